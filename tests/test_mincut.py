@@ -105,6 +105,15 @@ def test_any_unit_of_time(scale: float) -> None:
     assert problems.op_names(problem, cut.recomputed) == {"fl", "fr"}
 
 
+def test_resolution_is_as_documented() -> None:
+    # The sum is just below 2**30, so prices are told apart to a single unit: b is rebuilt for 1.
+    problem = problems.chain()
+    prices = Prices((2.0**28, 1.0, 2.0**28, *(0.0,) * 4), (0.0, 3.0, 2.0, 2.0**27, *(0.0,) * 4))
+    cut = minimum_cut(problem, prices)
+    assert problems.names(problem, cut.saved) == {"a", "c"}
+    assert problems.op_names(problem, cut.recomputed) == {"fb"}
+
+
 def test_price_far_outside_the_network_does_no_harm() -> None:
     problem = problems.diamond()  # s is not reached, so its price must not spoil the resolution
     flat = problems.flat_prices(problem)

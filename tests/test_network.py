@@ -7,6 +7,7 @@ import networkx as nx
 import pytest
 
 from fxremat.network import Prices, build
+from fxremat.problem import Kind, Phase
 from tests import problems
 
 
@@ -41,7 +42,15 @@ def test_rules_are_infinite_with_their_reason() -> None:
     fixed, kept = arcs["source", "op:drop"], arcs["op:fs", "value:s"]
     assert (fixed.capacity, fixed.reason) == (math.inf, "drop: may not be recomputed (random)")
     assert (kept.capacity, kept.reason) == (math.inf, "s: may not be saved (symbolic float)")
-    assert ("value:x", "op:drop") not in arcs, "nothing is needed past an op that is fixed"
+    assert "value:x" not in {head for _, head in arcs}, "nothing is needed past a fixed op"
+
+
+def test_the_first_reader_is_named() -> None:
+    draft = problems.Draft().value("x", 8, kind=Kind.INPUT).value("d", 8).value("e", 8)
+    draft.op("d = one x", 1, Phase.BACKWARD).op("e = two x", 1, Phase.BACKWARD)
+    problem = draft.done()
+    reasons = [a.reason for a in build(problem, problems.flat_prices(problem)).arcs]
+    assert reasons == ["x: exists anyway", "one: reads x in the backward"]
 
 
 def test_unreachable_parts_are_left_out() -> None:
