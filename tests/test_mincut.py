@@ -106,7 +106,7 @@ def test_any_unit_of_time(scale: float) -> None:
 
 
 def test_resolution_is_as_documented() -> None:
-    # The sum lies between 2**29 and 2**30, so prices are told apart to a single unit: b is rebuilt for 1.
+    # The sum lies between 2**29 and 2**30, so a single unit counts: b is rebuilt for 1.
     problem = problems.chain()
     prices = Prices((2.0**28, 1.0, 2.0**28, *(0.0,) * 4), (0.0, 3.0, 2.0, 2.0**27, *(0.0,) * 4))
     cut = minimum_cut(problem, prices)
