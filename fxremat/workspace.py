@@ -1,0 +1,153 @@
+"""Bytes that an op holds while it runs, beyond its inputs and outputs: measured, not guessed.
+
+Convolutions reorder their operands, reductions copy a gradient that is not contiguous, and so on;
+no formula tells how much. So every distinct op of a graph is run once on real tensors of the same
+sizes, strides and offsets, and the allocator is asked (``fxremat.trials``). Results are kept in
+the cache folder, per torch version, device name and thread count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from fxremat import cache, trials
+from fxremat.cost import is_free
+from fxremat.errors import CostError
+from fxremat.fakes import signature, storage_bytes, tensors_in, tensors_read
+
+__all__ = ["Measurement", "measure", "timings"]
+
+FORMAT = 1
+LIMIT = 2 << 30  # bytes of inputs and outputs; ops beyond are not run
+aten = torch.ops.aten
+CONVOLUTIONS = frozenset(
+    {aten.convolution, aten.convolution_backward, aten._convolution, aten.cudnn_convolution}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one run of an op was seen to do.
+
+    Attributes:
+        workspace: bytes held at the peak beyond inputs and outputs.
+        seconds: median time of three runs, or None where it was not timed.
+        out_bytes: bytes of each new storage among the outputs, in order; empty if estimated.
+        estimated: the op was not run; ``workspace`` is 0, or for a convolution the bytes of its
+            inputs and outputs, as for one reordered copy of each.
+    """
+
+    workspace: int
+    seconds: float | None = None
+    out_bytes: tuple[int, ...] = ()
+    estimated: bool = False
+
+
+def measure(
+    nodes: Iterable[Node], device: torch.device | str, *, timed: bool = False
+) -> dict[str, Measurement]:
+    """Measure every distinct op among ``nodes``, or read what an earlier run measured.
+
+    Ops that write into their inputs, are no plain ``aten`` or ``prims`` ops, live on another
+    device, need more than 2 GiB, or fail on the inputs made up for them are estimated; so is
+    every op where ``device`` is not on this machine or a profiler is already running.
+
+    Args:
+        nodes: of an ATen graph with fake values; those that cost nothing are passed over.
+        device: where to run.
+        timed: time each op as well.
+
+    Returns:
+        A measurement for each ``fxremat.fakes.signature``.
+
+    Raises:
+        CostError: if a size has no hint; it names the node.
+    """
+    device = torch.device(device)
+    distinct = {signature(n): n for n in nodes if not is_free(n)}
+    if not _present(device):
+        return {key: _estimate(node) for key, node in distinct.items()}
+    name = f"workspace {cache.machine(device)}"
+    kept = _entries(cache.load(name))
+    found = {key: _parse(kept.get(_digest(key)), timed) for key in distinct}
+    todo = {k: n for k, n in distinct.items() if found[k] is None and _runnable(n, device)}
+    seen = trials.run_all(todo, device, timed=timed) if todo else {}
+    fresh = {k: Measurement(t.workspace, t.seconds, t.out_bytes) for k, t in seen.items()}
+    if fresh:
+        kept |= {_digest(k): [m.workspace, m.seconds, m.out_bytes] for k, m in fresh.items()}
+        cache.store(name, {"format": FORMAT, "ops": kept})
+    return {k: fresh.get(k) or found[k] or _estimate(n) for k, n in distinct.items()}
+
+
+def timings(found: Mapping[str, Measurement]) -> dict[str, float]:
+    """Seconds by signature of what was timed, as ``fxremat.cost.CostModel`` takes them."""
+    return {key: m.seconds for key, m in found.items() if m.seconds is not None}
+
+
+# --------------------------------------------------------------------------------- what to run
+
+
+def _present(device: torch.device) -> bool:
+    """Whether ops can be measured on ``device`` here and now."""
+    if device.type == "cuda":
+        return torch.cuda.is_available()
+    return device.type == "cpu" and not _profiling()
+
+
+def _profiling() -> bool:
+    return bool(torch.autograd._profiler_enabled())  # type: ignore[attr-defined]
+
+
+def _runnable(node: Node, device: torch.device) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+        return False
+    if target._schema.is_mutable or any(a.alias_info for a in target._schema.returns):
+        return False
+    tensors = [*tensors_read(node), *tensors_in(node.meta.get("val"))]
+    if any(t.layout is not torch.strided or t.device.type != device.type for t in tensors):
+        return False
+    if any("val" not in n.meta for n in node.all_input_nodes):
+        return False
+    try:
+        return sum(storage_bytes(t) for t in tensors) <= LIMIT
+    except CostError:  # an output whose size depends on data
+        return False
+
+
+def _estimate(node: Node) -> Measurement:
+    target = node.target
+    if getattr(target, "overloadpacket", None) not in CONVOLUTIONS:
+        return Measurement(0, estimated=True)
+    tensors = [*tensors_read(node), *tensors_in(node.meta.get("val"))]
+    return Measurement(sum(storage_bytes(t) for t in tensors), estimated=True)
+
+
+# ---------------------------------------------------------------------------------------- cache
+
+
+def _digest(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def _entries(data: dict[str, Any] | None) -> dict[str, Any]:
+    if data is None or data.get("format") != FORMAT:
+        return {}
+    ops = data.get("ops")
+    return ops if isinstance(ops, dict) else {}
+
+
+def _parse(entry: Any, timed: bool) -> Measurement | None:
+    try:
+        workspace, seconds, out_bytes = entry
+        sizes = tuple(int(b) for b in out_bytes)
+        known = Measurement(int(workspace), None if seconds is None else float(seconds), sizes)
+    except (TypeError, ValueError):
+        return None
+    return None if timed and known.seconds is None else known

@@ -1,0 +1,179 @@
+"""Workspaces against the allocator, read in another way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.profiler import ProfilerActivity
+
+from fxremat import trials, workspace
+from fxremat.fakes import signature
+from fxremat.workspace import Measurement, measure, timings
+
+aten = torch.ops.aten
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "fxremat"
+
+
+def traced(run: Callable[..., Any], *args: torch.Tensor) -> Graph:
+    return make_fx(run, tracing_mode="fake")(*args).graph
+
+
+def only(graph: Graph, packet: Any) -> Node:
+    found: list[Node] = [
+        n for n in graph.nodes if getattr(n.target, "overloadpacket", None) is packet
+    ]
+    assert len(found) == 1, graph
+    return found[0]
+
+
+def measured(graph: Graph, packet: Any) -> Measurement:
+    return measure(graph.nodes, "cpu")[signature(only(graph, packet))]
+
+
+def peak_beyond_output(run: Callable[[], torch.Tensor]) -> int:
+    """The same by ``torch.profiler``, without sentinels, with the output's size known."""
+    with torch.profiler.profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        kept = run()
+    events = record.profiler.kineto_results.events()
+    level = peak = 0
+    for size in (e.nbytes() for e in events if e.name() == "[memory]"):
+        level += size
+        peak = max(peak, level)
+    return peak - kept.untyped_storage().nbytes()
+
+
+def log_softmax_backward(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = aten._log_softmax_backward_data(grad.t(), out, 1, torch.float32)
+    return made
+
+
+def test_a_gradient_that_is_not_contiguous_is_copied() -> None:
+    grad, out = torch.rand(300, 200), torch.rand(200, 300)
+    found = measured(traced(log_softmax_backward, grad, out), aten._log_softmax_backward_data)
+    want = peak_beyond_output(lambda: log_softmax_backward(grad, out))
+    assert found.workspace == want >= 4 * 200 * 300
+    assert found.out_bytes == (4 * 200 * 300,)
+    assert not found.estimated
+
+
+def test_convolution_as_the_profiler_sees_it() -> None:
+    x, w = torch.rand(2, 16, 40, 40), torch.rand(32, 16, 3, 3)
+    run = torch.conv2d
+    run(x, w)
+    found = measured(traced(lambda x, w: run(x, w), x, w), aten.convolution)
+    assert found.workspace == peak_beyond_output(lambda: run(x, w))
+
+
+def test_ops_are_told_apart() -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x.sin(), log_softmax_backward(x, y), x[:3].cos(), torch.var_mean(x, 0)
+
+    graph = traced(run, torch.rand(300, 200), torch.rand(200, 300))
+    found = measure(graph.nodes, "cpu")
+    sizes = {n.target: found[signature(n)] for n in graph.nodes if signature(n) in found}
+    assert sizes[aten.sin.default] == Measurement(0, None, (240_000,))
+    assert sizes[aten._log_softmax_backward_data.default].workspace >= 240_000
+    assert sizes[aten.cos.default] == Measurement(0, None, (2_400,))
+    assert sizes[aten.var_mean.correction].out_bytes == (800, 800)
+    assert len(sizes) == 4
+
+
+def test_inside_a_fake_mode_it_still_runs_for_real() -> None:
+    graph = traced(log_softmax_backward, torch.rand(30, 20), torch.rand(20, 30))
+    with FakeTensorMode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        found = measured(graph, aten._log_softmax_backward_data)
+    assert found.workspace >= 2_400
+    assert found.out_bytes == (2_400,)
+
+
+def test_nothing_global_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = traced(lambda x: (torch.rand_like(x), x.bernoulli(), x.sin()), torch.rand(100))
+    runs: list[object] = []
+    attempt = trials._Call.attempt
+    monkeypatch.setattr(trials._Call, "attempt", lambda c: runs.append(c.target) or attempt(c))  # type: ignore[func-returns-value]
+    before = torch.get_rng_state(), torch.is_grad_enabled(), torch.get_default_dtype()
+    measure(graph.nodes, "cpu", timed=True)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (torch.is_grad_enabled(), torch.get_default_dtype()) == before[1:]
+    assert aten.rand_like.default in runs
+
+
+def test_a_second_call_reads_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = traced(log_softmax_backward, torch.rand(30, 20), torch.rand(20, 30))
+    first = measure(graph.nodes, "cpu")
+    monkeypatch.setattr(trials, "run_all", lambda *_, **__: pytest.fail("ran again"))
+    assert measure(graph.nodes, "cpu") == first
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"format":1,"ops":[]}', '{"format":0,"ops":{}}'])
+def test_a_corrupted_cache_is_measured_again(text: str, folder: Path) -> None:
+    graph = traced(log_softmax_backward, torch.rand(30, 20), torch.rand(20, 30))
+    first = measure(graph.nodes, "cpu")
+    (file,) = folder.iterdir()
+    file.write_text(text)
+    assert measure(graph.nodes, "cpu") == first
+
+
+def test_a_corrupted_entry_is_measured_again(folder: Path) -> None:
+    graph = traced(log_softmax_backward, torch.rand(30, 20), torch.rand(20, 30))
+    first = measure(graph.nodes, "cpu")
+    (file,) = folder.iterdir()
+    text, count = re.subn(r"\[\d+,null,\[2400\]\]", '["x",null,7]', file.read_text())
+    assert count == 1
+    file.write_text(text)
+    assert measure(graph.nodes, "cpu") == first
+
+
+def test_timed_once_asked() -> None:
+    graph = traced(torch.sin, torch.rand(1000))
+    assert timings(measure(graph.nodes, "cpu")) == {}
+    (seconds,) = timings(measure(graph.nodes, "cpu", timed=True)).values()
+    assert seconds > 0
+
+
+def test_views_are_passed_over_and_writers_never_run() -> None:
+    graph = traced(lambda x: (x.t(), aten.add_(x, 1)), torch.rand(4, 5))
+    assert list(measure(graph.nodes, "cpu").values()) == [Measurement(0, estimated=True)]
+
+
+def test_indices_are_valid_and_failures_estimated() -> None:
+    def run(x: torch.Tensor, index: torch.Tensor) -> Any:
+        return x[index], aten.embedding(x, index), torch.linalg.cholesky_ex(x, check_errors=True)
+
+    graph = traced(run, torch.eye(50), torch.arange(6))
+    found = measure(graph.nodes, "cpu")
+    assert not found[signature(only(graph, aten.index))].estimated
+    assert not found[signature(only(graph, aten.embedding))].estimated
+    assert found[signature(only(graph, aten.linalg_cholesky_ex))].estimated
+
+
+def test_what_is_too_big_to_run_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = torch.rand(2, 16, 8, 8), torch.rand(32, 16, 3, 3)
+    graph = traced(lambda x, w: torch.conv2d(x, w).sin(), x, w)
+    monkeypatch.setattr(workspace, "LIMIT", 1000)
+    made = 2 * 32 * 6 * 6
+    assert measured(graph, aten.convolution) == Measurement(
+        4 * (x.numel() + w.numel() + made), estimated=True
+    )
+    assert measured(graph, aten.sin) == Measurement(0, estimated=True)
+
+
+def test_another_device_and_a_running_profiler_mean_estimates() -> None:
+    graph = traced(torch.sin, torch.rand(4))
+    assert all(m.estimated for m in measure(graph.nodes, "meta").values())
+    with torch.autograd.profiler.profile():
+        assert all(m.estimated for m in measure(graph.nodes, "cpu").values())
+    assert not measured(graph, aten.sin).estimated
