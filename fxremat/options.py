@@ -1,0 +1,158 @@
+"""The options of a backend, parsed once where they enter."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any, Literal, NoReturn, cast
+
+from fxremat.budget import Budget
+from fxremat.errors import OptionError
+
+__all__ = ["Cost", "Infeasible", "Inner", "Options"]
+
+Inner = Literal["inductor", "eager"] | Callable[..., Any]
+Cost = Literal["roofline", "measured"] | Callable[..., Any]
+Infeasible = Literal["raise", "closest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user can choose. :meth:`parse` checks; the constructor does not.
+
+    Attributes:
+        budget: limit on the peak.
+        inner: what compiles the forward and backward graphs: ``"inductor"``, ``"eager"`` (runs
+            them op by op), or a callable ``(graph_module, example_inputs) -> callable``.
+        cost: how the seconds of an op are predicted: ``"roofline"``, ``"measured"`` (each
+            distinct op is timed on the device), or a callable.
+        device: name of the device profile to plan for; None is the device of the graph.
+        on_infeasible: what to do with a budget that no plan meets: ``"raise"`` a BudgetError, or
+            warn and take the ``"closest"`` plan.
+        time_limit: cap on the time of planning one graph, in seconds; None is no cap.
+        effort: rounds of search beyond the first plan, at least 0.
+    """
+
+    budget: Budget = Budget()
+    inner: Inner = "inductor"
+    cost: Cost = "roofline"
+    device: str | None = None
+    on_infeasible: Infeasible = "raise"
+    time_limit: float | None = None
+    effort: int = 1
+
+    @classmethod
+    def parse(cls, budget: object = None, **options: object) -> Options:
+        """Read a budget and options as users write them.
+
+        Args:
+            budget: see :meth:`Budget.parse`.
+            options: the other attributes of this class, by name.
+
+        Raises:
+            OptionError: if a name is unknown, or a value has the wrong type or is out of range.
+            BudgetError: if the budget makes no sense.
+        """
+        for name in options:
+            if name not in _READERS:
+                _reject_name(name)
+        read = {name: _READERS[name](name, value) for name, value in options.items()}
+        return cls(budget=Budget.parse(budget), **cast("dict[str, Any]", read))
+
+    @classmethod
+    def from_mapping(cls, options: Mapping[str, object]) -> Options:
+        """Read the ``options`` of ``torch.compile(model, backend="fxremat", options=...)``.
+
+        Args:
+            options: as for :meth:`parse`; ``"budget"`` is one of the keys, and may be left out.
+
+        Raises:
+            OptionError: as for :meth:`parse`, and if ``options`` is not a mapping with strings
+                for keys.
+            BudgetError: if the budget makes no sense.
+        """
+        if not isinstance(options, Mapping):
+            kind = type(options).__name__
+            raise OptionError(f"options {options!r}: a {kind} is not a mapping; write a dict")
+        for name in options:
+            if not isinstance(name, str):
+                _reject_name(name)
+        return cls.parse(**options)
+
+
+def _reject_name(name: object) -> NoReturn:
+    known = [field.name for field in fields(Options)]
+    raise OptionError(f"unknown option {name!r};{_nearest(name, known)} options: {_join(known)}")
+
+
+def _nearest(word: object, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.5)
+    return f" did you mean {near[0]!r}?" if near else ""
+
+
+def _join(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def _choice(name: str, value: object, known: tuple[str, ...], other: str = "") -> object:
+    if isinstance(value, str) and value in known:
+        return value
+    what = f"{name}={value!r}: not one of {_join(map(repr, known))}"
+    near = _nearest(value, known) if isinstance(value, str) else ""
+    raise OptionError(f"{what};{near} write one of these{other}")
+
+
+def _read_inner(name: str, value: object) -> object:
+    if callable(value):
+        return value
+    return _choice(name, value, ("inductor", "eager"), " or pass a callable")
+
+
+def _read_cost(name: str, value: object) -> object:
+    if callable(value):
+        return value
+    return _choice(name, value, ("roofline", "measured"), " or pass a callable")
+
+
+def _read_device(name: str, value: object) -> object:
+    if value is None or (isinstance(value, str) and value.strip()):
+        return value
+    raise OptionError(
+        f"{name}={value!r}: not the name of a device profile; "
+        "write a name such as 'h100', or None for the device of the graph"
+    )
+
+
+def _read_infeasible(name: str, value: object) -> object:
+    return _choice(name, value, ("raise", "closest"))
+
+
+def _read_time_limit(name: str, value: object) -> object:
+    if value is None:
+        return None
+    if isinstance(value, Real) and not isinstance(value, bool):
+        seconds = float(value)
+        if math.isfinite(seconds) and seconds > 0:
+            return seconds
+    raise OptionError(
+        f"{name}={value!r}: not a positive number of seconds; write one, or None for no limit"
+    )
+
+
+def _read_effort(name: str, value: object) -> object:
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0:
+        return int(value)
+    raise OptionError(f"{name}={value!r}: not a whole number of rounds; write an int, 0 or more")
+
+
+_READERS: dict[str, Callable[[str, object], object]] = {
+    "inner": _read_inner,
+    "cost": _read_cost,
+    "device": _read_device,
+    "on_infeasible": _read_infeasible,
+    "time_limit": _read_time_limit,
+    "effort": _read_effort,
+}

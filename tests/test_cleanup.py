@@ -1,0 +1,501 @@
+"""Cleanup passes: each rule on a graph of a few nodes, then on real joint graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from functorch.compile import (  # type: ignore[import-untyped]
+    aot_module_simplified,
+    default_partition,
+    make_boxed_func,
+)
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
+
+from passes.cleanup import clean, drop_no_ops, merge_common, remove_dead
+from passes.text import render
+
+aten = torch.ops.aten
+FORWARD, BACKWARD = {"partitioner_tag": "is_forward"}, {"partitioner_tag": "is_backward"}
+
+
+class Draw:
+    """A graph drawn by hand on one input ``x`` of the given shape; calls carry real results."""
+
+    def __init__(self, *shape: int) -> None:
+        self.graph = Graph()
+        self.x = self.graph.placeholder("x")
+        self.x.meta["val"] = torch.linspace(0.1, 0.9, 1024)[: torch.Size(shape).numel()].view(shape)
+
+    def call(self, target: Any, *args: Any, meta: Any = None, **kw: Any) -> Node:
+        node = self.graph.call_function(target, args, kw)
+        vals = torch.fx.map_arg((args, kw), lambda n: n.meta.get("val"))
+        node.meta.update(meta or {})
+        if isinstance(target, torch._ops.OpOverload) and not target._schema.is_mutable:
+            node.meta["val"] = target(*vals[0], **vals[1])
+        return node
+
+    def done(self, *outputs: Node | None) -> GraphModule:
+        self.graph.output(outputs)
+        return GraphModule(torch.nn.Module(), self.graph)
+
+
+def targets(module: GraphModule) -> list[str]:
+    return [str(n.target).split(".")[1] for n in module.graph.nodes if n.op == "call_function"]
+
+
+def outputs_of(module: GraphModule, x: torch.Tensor) -> tuple[Any, ...]:
+    torch.manual_seed(0)
+    x = x.clone()
+    return (*module(x), x)
+
+
+def check(module: GraphModule, rewrite: Callable[[GraphModule], GraphModule]) -> list[str]:
+    """Rewrite, check that nothing but the text changed, and return the targets that are left."""
+    before = render(module), module.code
+    result = rewrite(module)
+    result.graph.lint()
+    assert (render(module), module.code) == before
+    x = next(iter(module.graph.nodes)).meta["val"]
+    for old, new in zip(outputs_of(module, x), outputs_of(result, x), strict=True):
+        assert (old is None) == (new is None)
+        assert old is None or torch.equal(old, new)
+    return targets(result)
+
+
+# --- dead code ---------------------------------------------------------------------------------
+
+
+def test_dead_chains_go_and_placeholders_stay() -> None:
+    draw = Draw(4)
+    draw.graph.placeholder("unused")
+    draw.call(aten.exp.default, draw.call(aten.neg.default, draw.x))
+    result = remove_dead(draw.done(draw.call(aten.sin.default, draw.x)))
+    assert [n.name for n in result.graph.nodes] == ["x", "unused", "sin_default", "output"]
+
+
+def test_dead_writes_stay() -> None:
+    draw = Draw(4)
+    draw.call(aten.copy_.default, draw.x, draw.call(aten.neg.default, draw.x))
+    assert check(draw.done(None), remove_dead) == ["neg", "copy_"]
+
+
+def test_dead_random_ops_stay() -> None:
+    draw = Draw(4)
+    draw.call(aten.bernoulli.default, draw.x)
+    assert check(draw.done(draw.call(aten.rand_like.default, draw.x)), remove_dead) == [
+        "bernoulli",
+        "rand_like",
+    ]
+
+
+def test_dead_asserts_stay() -> None:
+    draw = Draw(1)
+    for op in (aten._assert_async.default, aten._functional_assert_async.msg):
+        node = draw.graph.call_function(
+            op, (draw.x, "positive", draw.x)[: len(op._schema.arguments)]
+        )
+        assert not node.users
+    assert targets(remove_dead(draw.done(draw.x))) == ["_assert_async", "_functional_assert_async"]
+
+
+def test_dead_higher_order_and_unknown_calls_stay() -> None:
+    draw = Draw(4)
+    draw.graph.call_function(torch.ops.higher_order.with_effects, (None, aten.sin.default, draw.x))
+    draw.graph.call_function(print, (draw.x,))
+    module = draw.done(draw.x)
+    assert len(remove_dead(module).graph.nodes) == len(module.graph.nodes)
+
+
+def test_dead_bindings_of_symbolic_sizes_stay() -> None:
+    draw = Draw(1)
+    draw.call(aten._local_scalar_dense.default, draw.x, meta={"unbacked_bindings": {}})
+    draw.call(aten._local_scalar_dense.default, draw.x)
+    assert check(draw.done(draw.x), remove_dead) == ["_local_scalar_dense"]
+
+
+# --- no-ops ------------------------------------------------------------------------------------
+
+NO_OPS: list[tuple[Any, ...]] = [
+    (aten.alias.default,),
+    (aten.detach.default,),
+    (aten.view.default, [2, 4]),
+    (aten.reshape.default, [2, 4]),
+    (aten.expand.default, [2, 4]),
+]
+
+
+@pytest.mark.parametrize("op", NO_OPS)
+def test_no_ops_go(op: tuple[Any, ...]) -> None:
+    draw = Draw(2, 4)
+    node = draw.call(op[0], draw.x, *op[1:])
+    assert check(draw.done(draw.call(aten.sin.default, node)), drop_no_ops) == ["sin"]
+
+
+@pytest.mark.parametrize("op", NO_OPS)
+def test_returned_no_ops_stay(op: tuple[Any, ...]) -> None:
+    draw = Draw(2, 4)
+    sin = draw.call(aten.sin.default, draw.x)
+    module = draw.done(sin, draw.call(op[0], sin, *op[1:]))
+    assert len(check(module, drop_no_ops)) == 2
+
+
+@pytest.mark.parametrize("op", NO_OPS)
+def test_no_ops_of_written_storages_stay(op: tuple[Any, ...]) -> None:
+    draw = Draw(2, 4)
+    node = draw.call(op[0], draw.call(aten.view.default, draw.x, [2, 4]), *op[1:])
+    sin = draw.call(aten.sin.default, node)
+    draw.call(aten.copy_.default, draw.x, sin)
+    assert len(check(draw.done(sin), drop_no_ops)) == 4
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        (aten.view.default, [4, 2]),
+        (aten.expand.default, [3, 2, 4]),
+        (aten.clone.default,),
+        (aten._to_copy.default,),
+        (aten.permute.default, [0, 1]),
+        (aten.mul.Tensor, 1),
+        (aten.add.Tensor, 0),
+    ],
+)
+def test_what_is_not_provably_nothing_stays(op: tuple[Any, ...]) -> None:
+    draw = Draw(2, 4)
+    node = draw.call(op[0], draw.x, *op[1:])
+    assert len(check(draw.done(draw.call(aten.sin.default, node)), drop_no_ops)) == 2
+
+
+def test_a_view_with_the_same_sizes_but_other_strides_stays() -> None:
+    draw = Draw(2, 4)
+    view = draw.call(aten.view.default, draw.x, [2, 4])
+    view.meta["val"] = torch.empty_strided((2, 4), (1, 2))
+    assert len(check(draw.done(draw.call(aten.sin.default, view)), drop_no_ops)) == 2
+
+
+def test_a_no_op_without_a_known_layout_stays() -> None:
+    draw = Draw(2, 4)
+    view = draw.call(aten.view.default, draw.x, [2, 4])
+    module = draw.done(draw.call(aten.sin.default, view))
+    del view.meta["val"], draw.x.meta["val"]
+    assert targets(drop_no_ops(module)) == ["view", "sin"]
+
+
+def test_a_no_op_with_a_pin_of_its_own_stays() -> None:
+    draw = Draw(4)
+    node = draw.call(aten.alias.default, draw.x, meta={"recompute": 1})
+    assert len(check(draw.done(draw.call(aten.sin.default, node)), drop_no_ops)) == 2
+
+
+# --- common subexpressions ---------------------------------------------------------------------
+
+
+def pair(
+    op: Any,
+    args: tuple[Any, ...] = (),
+    other: tuple[Any, ...] | None = None,
+    first: dict[str, Any] | None = None,
+    second: dict[str, Any] | None = None,
+) -> GraphModule:
+    """Two calls of one op on ``x`` and their sum."""
+    draw = Draw(4)
+    one = draw.call(op, draw.x, *args, meta=first)
+    two = draw.call(op, draw.x, *(args if other is None else other), meta=second)
+    return draw.done(draw.call(aten.add.Tensor, one, two))
+
+
+def merged(module: GraphModule) -> bool:
+    before = len(targets(module))
+    after = len(check(module, merge_common))
+    assert after in (before, before - 1)
+    return after < before
+
+
+def test_equal_expressions_merge_through_chains() -> None:
+    draw = Draw(4)
+    ends = [
+        draw.call(aten.sin.default, draw.call(aten.sum.dim_IntList, draw.x, [0], True))
+        for _ in range(3)
+    ]
+    add = draw.call(aten.add.Tensor, draw.call(aten.add.Tensor, ends[0], ends[1]), ends[2])
+    assert check(draw.done(add), merge_common) == ["sum", "sin", "add", "add"]
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "other"),
+    [
+        (aten.mul.Tensor, (2,), (3,)),
+        (aten.mul.Tensor, (1,), (1.0,)),
+        (aten.mul.Tensor, (1,), (True,)),
+        (aten.mul.Tensor, (0.0,), (-0.0,)),
+        (aten.sum.dim_IntList, ([0],), ([0], True)),
+    ],
+)
+def test_other_arguments_do_not_merge(
+    op: Any, args: tuple[Any, ...], other: tuple[Any, ...]
+) -> None:
+    assert not merged(pair(op, args, other))
+
+
+def test_keywords_count_and_their_order_does_not() -> None:
+    draw = Draw(4)
+    made = [
+        draw.call(aten._to_copy.default, draw.x, **kwargs)
+        for kwargs in (
+            {"dtype": torch.float64, "memory_format": torch.contiguous_format},
+            {"memory_format": torch.contiguous_format, "dtype": torch.float64},
+            {"dtype": torch.float32, "memory_format": torch.contiguous_format},
+            {"dtype": torch.float64, "memory_format": torch.preserve_format},
+        )
+    ]
+    total = made[0]
+    for node in made[1:]:
+        total = draw.call(aten.add.Tensor, total, node)
+    assert check(draw.done(total), merge_common).count("_to_copy") == 3
+
+
+def test_other_overloads_do_not_merge() -> None:
+    draw = Draw(4)
+    one = draw.call(aten.mul.Tensor, draw.x, 2)
+    other = draw.call(aten.mul.Scalar, draw.x, 2)
+    assert not merged(draw.done(draw.call(aten.add.Tensor, one, other)))
+
+
+def test_random_ops_do_not_merge() -> None:
+    assert merged(pair(aten.exp.default))
+    assert not merged(pair(aten.bernoulli.default))
+    assert not merged(pair(aten.rand_like.default))
+
+
+def test_checkpoint_regions_do_not_merge() -> None:
+    mark, other = {"recompute": 1, "ac_graph_id": 1}, {"ac_graph_id": 2}
+    assert not merged(pair(aten.exp.default, second={"recompute": 1}))
+    assert not merged(pair(aten.exp.default, first={"recompute": 1}))
+    assert not merged(pair(aten.exp.default, first=mark, second=mark))
+    assert not merged(pair(aten.exp.default, first={"ac_graph_id": 1}, second=other))
+    assert not merged(pair(aten.exp.default, second=other))
+    assert merged(pair(aten.exp.default, first=other, second=other))
+
+
+def test_annotations_keep_nodes_apart() -> None:
+    assert not merged(pair(aten.exp.default, second={"custom": {"stream": 1}}))
+
+
+def test_forward_and_backward_do_not_merge_except_views() -> None:
+    assert not merged(pair(aten.exp.default, first=FORWARD, second=BACKWARD))
+    assert merged(pair(aten.exp.default, first=BACKWARD, second=BACKWARD))
+    assert merged(pair(aten.view.default, ([2, 2],), first=FORWARD, second=BACKWARD))
+    assert not merged(pair(aten.view.default, ([2, 2],), first=BACKWARD, second=FORWARD))
+    must = {"partitioner_tag": "must_be_in_backward"}
+    assert not merged(pair(aten.view.default, ([2, 2],), first=FORWARD, second=must))
+
+
+def test_a_backward_node_merges_with_the_twin_of_its_own_side() -> None:
+    draw = Draw(4)
+    made = [draw.call(aten.exp.default, draw.x, meta=m) for m in (FORWARD, BACKWARD, BACKWARD)]
+    total = draw.call(aten.add.Tensor, draw.call(aten.add.Tensor, *made[:2]), made[2])
+    result = merge_common(draw.done(total))
+    assert [n.name for n in result.graph.nodes][1:3] == ["exp_default", "exp_default_1"]
+    assert targets(result).count("exp") == 2
+
+
+@pytest.mark.parametrize("op", [aten.empty_like.default, aten.new_empty.default])
+def test_uninitialized_memory_does_not_merge(op: Any) -> None:
+    draw = Draw(4)
+    args = ([4],) if op is aten.new_empty.default else ()
+    made = [draw.call(op, draw.x, *args) for _ in range(2)]
+    draw.call(aten.add.Tensor, *made)
+    assert len(targets(merge_common(draw.done(None)))) == 3
+
+
+def test_sizes_that_depend_on_data_do_not_merge() -> None:
+    assert not merged(pair(aten.nonzero.default))
+
+
+def test_what_may_or_may_not_be_a_view_does_not_merge() -> None:
+    assert not merged(pair(aten.reshape.default, ([2, 2],)))
+
+
+@pytest.mark.parametrize(("size", "merges"), [(128, True), (129, False)])
+def test_only_small_constants_merge(size: int, merges: bool) -> None:
+    draw = Draw(1)
+    made = [draw.call(aten.full.default, [size], 1.0) for _ in range(2)]
+    assert merged(draw.done(draw.call(aten.add.Tensor, *made))) == merges
+
+
+def test_like_factories_are_constants() -> None:
+    draw = Draw(129)
+    made = [draw.call(aten.zeros_like.default, draw.x) for _ in range(2)]
+    assert not merged(draw.done(draw.call(aten.add.Tensor, *made)))
+
+
+@pytest.mark.parametrize("written", [0, 1])
+@pytest.mark.parametrize("viewed", [False, True])
+def test_what_is_written_to_does_not_merge(written: int, viewed: bool) -> None:
+    draw = Draw(4)
+    made = [draw.call(aten.full.default, [4], 1.0) for _ in range(2)]
+    target = draw.call(aten.view.default, made[written], [4]) if viewed else made[written]
+    draw.call(aten.add_.Tensor, target, 1)
+    assert not merged(draw.done(draw.call(aten.sub.Tensor, *made)))
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+def test_reads_do_not_merge_across_a_write(viewed: bool) -> None:
+    draw = Draw(4)
+    source = draw.call(aten.view.default, draw.x, [2, 2]) if viewed else draw.x
+    before = [draw.call(aten.exp.default, source) for _ in range(2)]
+    draw.call(aten.copy_.default, draw.x, draw.call(aten.neg.default, draw.x))
+    after = draw.call(aten.exp.default, source)
+    total = draw.call(aten.add.Tensor, draw.call(aten.add.Tensor, *before), after)
+    assert check(draw.done(total), merge_common).count("exp") == 2
+
+
+def test_reads_do_not_merge_across_an_unknown_call() -> None:
+    draw = Draw(4)
+    first = draw.call(aten.exp.default, draw.x)
+    draw.graph.call_function(torch.sort, (draw.x,))
+    total = draw.call(aten.add.Tensor, first, draw.call(aten.exp.default, draw.x))
+    assert len(targets_of_exp(merge_common(draw.done(total)))) == 2
+
+
+def targets_of_exp(module: GraphModule) -> list[Node]:
+    return [n for n in module.graph.nodes if n.target is aten.exp.default]
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+def test_two_outputs_never_come_to_share_a_storage(viewed: bool) -> None:
+    draw = Draw(4)
+    made = [draw.call(aten.exp.default, draw.x) for _ in range(3)]
+    total = draw.call(aten.neg.default, made[2])
+    second = draw.call(aten.view.default, made[1], [4]) if viewed else made[1]
+    result = merge_common(draw.done(made[0], second, total))
+    assert len(targets_of_exp(result)) == 2  # the one that is not returned merges
+    one, other, _ = result(torch.ones(4))
+    assert one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
+
+
+def test_an_output_that_took_a_merge_takes_no_second_output() -> None:
+    draw = Draw(4)
+    inner, first, second = (draw.call(aten.exp.default, draw.x) for _ in range(3))
+    module = draw.done(draw.call(aten.neg.default, inner), first, second)
+    assert len(targets_of_exp(merge_common(module))) == 2
+
+
+def test_two_returned_views_stay_two() -> None:
+    draw = Draw(4)
+    made = [draw.call(aten.view.default, draw.x, [2, 2]) for _ in range(2)]
+    assert len(check(draw.done(*made), merge_common)) == 2
+
+
+def test_symbolic_sizes_merge() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x.sin().view(x.shape[0] * 2, -1) + x.sin().view(x.shape[0] * 2, -1)
+
+    module = make_fx(f, tracing_mode="symbolic")(torch.ones(4, 6))
+    result = clean(module)
+    names = [n.name for n in result.graph.nodes if n.op == "call_function"]
+    assert names == ["sin", "sym_size_int", "mul", "view", "add"]
+    x = torch.rand(4, 6)
+    assert torch.equal(result(x), f(x))
+
+
+# --- together ----------------------------------------------------------------------------------
+
+
+def test_clean_is_all_three_and_idempotent() -> None:
+    draw = Draw(4)
+    exp, exp_1 = (draw.call(aten.exp.default, draw.x) for _ in range(2))
+    mul = draw.call(aten.mul.Tensor, exp, exp_1)
+    draw.call(aten.neg.default, draw.x)
+    module = draw.done(draw.call(aten.sin.default, draw.call(aten.alias.default, mul)))
+    assert check(module, clean) == ["exp", "mul", "sin"]
+    assert render(clean(clean(module))) == render(clean(module))
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.line = torch.nn.Linear(8, 8)
+        self.last = torch.nn.Linear(8, 8)
+
+    def block(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(self.line(x)) + torch.nn.functional.gelu(self.line(x))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.norm(self.conv(x))).mean((2, 3))
+        y = torch.nn.functional.dropout(self.block(y), 0.5)
+        y = checkpoint(self.block, y, use_reentrant=False)
+        return torch.nn.functional.cross_entropy(torch.softmax(self.last(y), 1), y.argmax(1))
+
+
+def train(rewrite: Callable[[GraphModule], GraphModule] | None, decompose: bool) -> list[Any]:
+    """One step through AOTAutograd; returns the joint graph, then loss, gradients, buffers."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, x = Net(), torch.randn(4, 3, 8, 8)
+    joints: list[GraphModule] = []
+
+    def partition(joint: GraphModule, inputs: Any, **kwargs: Any) -> Any:
+        joints.append(joint)
+        if rewrite is not None:
+            before = render(joint)
+            joint, old = rewrite(joint), joint
+            assert render(old) == before
+            joint.graph.lint()
+        return default_partition(joint, inputs, **kwargs)
+
+    def backend(module: GraphModule, inputs: Any) -> Any:
+        return aot_module_simplified(
+            module,
+            inputs,
+            fw_compiler=lambda graph, _: make_boxed_func(graph.forward),
+            partition_fn=partition,
+            decompositions=select_decomp_table() if decompose else {},
+            keep_inference_input_mutations=True,
+        )
+
+    loss = torch.compile(model, backend=backend)(x)
+    loss.backward()
+    tensors = [loss, *(p.grad for p in model.parameters()), *model.buffers(), torch.rand(1)]
+    return [joints[0], *tensors]
+
+
+@pytest.mark.parametrize("decompose", [False, True])
+def test_real_joint_graphs_give_the_same_bits(decompose: bool) -> None:
+    joint, *expected = train(None, decompose)
+    _, *found = train(clean, decompose)
+    for old, new in zip(expected, found, strict=True):
+        assert torch.equal(old, new)
+    result = clean(joint)
+    assert len(result.graph.nodes) < len(joint.graph.nodes)
+    kept = {node.name for node in result.graph.nodes}
+    assert [n.name for n in joint.graph.nodes if n.name in kept] == [
+        n.name for n in result.graph.nodes
+    ]
+    no_ops = (aten.alias.default, aten.detach.default)
+    for node in joint.graph.nodes:
+        held = "recompute" in node.meta and node.users and node.target not in no_ops
+        if node.op == "placeholder" or held or node.target is aten.copy_.default:
+            assert node.name in kept
+
+
+def test_modules_attributes_and_meta_are_carried() -> None:
+    draw = Draw(4)
+    held = draw.graph.create_node("get_attr", "held")
+    draw.graph.output((draw.graph.call_function(aten.add.Tensor, (draw.x, held)),))
+    root = torch.nn.Module()
+    root.register_buffer("held", torch.full((4,), 2.0))
+    module = GraphModule(root, draw.graph)
+    module.meta["origin"] = "here"
+    result = clean(module)
+    assert torch.equal(result(torch.ones(4))[0], torch.full((4,), 3.0))
+    assert result.meta == {"origin": "here"}
