@@ -15,10 +15,10 @@ from typing import Any, Literal
 import torch
 from torch.fx import Node
 
-from fxremat import counts
-from fxremat.errors import CostError
-from fxremat.fakes import is_view, signature, storage_bytes, tensors_in, tensors_read
-from fxremat.profiles import DeviceProfile
+from . import counts
+from .errors import CostError
+from .fakes import is_view, signature, storage_bytes, tensors_in, tensors_read
+from .profiles import DeviceProfile
 
 __all__ = ["CostModel", "NodeCost", "node_cost", "storage_bytes"]
 

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 from torch.utils import flop_counter
 
-from fxremat.fakes import (
+from .fakes import (
     hint,
     is_symbolic,
     key_of_storage,

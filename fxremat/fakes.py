@@ -18,7 +18,7 @@ from torch.fx.experimental.symbolic_shapes import (
     guarding_hint_or_throw,
 )
 
-from fxremat.errors import CostError
+from .errors import CostError
 
 __all__ = [
     "hint",

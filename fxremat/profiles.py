@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
-from fxremat import cache
-from fxremat.errors import OptionError
-from fxremat.fakes import outside_fakes
+from . import cache
+from .errors import OptionError
+from .fakes import outside_fakes
 
 __all__ = ["NAMED", "DeviceProfile", "measured", "profile"]
 

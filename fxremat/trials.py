@@ -24,7 +24,7 @@ import torch
 from torch.autograd.profiler import profile
 from torch.fx import Node
 
-from fxremat.fakes import hint, key_of_storage, outside_fakes, storage_bytes, tensors_in
+from .fakes import hint, key_of_storage, outside_fakes, storage_bytes, tensors_in
 
 __all__ = ["Trial", "run_all"]
 

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from fxremat import cache, trials
-from fxremat.cost import is_free
-from fxremat.errors import CostError
-from fxremat.fakes import signature, storage_bytes, tensors_in, tensors_read
+from . import cache, trials
+from .cost import is_free
+from .errors import CostError
+from .fakes import signature, storage_bytes, tensors_in, tensors_read
 
 __all__ = ["Measurement", "measure", "timings"]
 
