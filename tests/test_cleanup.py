@@ -499,3 +499,22 @@ def test_modules_attributes_and_meta_are_carried() -> None:
     result = clean(module)
     assert torch.equal(result(torch.ones(4))[0], torch.full((4,), 3.0))
     assert result.meta == {"origin": "here"}
+
+
+def test_an_unsafe_view_shares_the_storage_of_its_input() -> None:
+    draw = Draw(4)
+    first = draw.call(aten.exp.default, draw.x)
+    draw.call(aten.add_.Tensor, draw.call(aten._unsafe_view.default, draw.x, [4]), 1)
+    second = draw.call(aten.exp.default, draw.x)
+    assert not merged(draw.done(draw.call(aten.sub.Tensor, first, second)))
+
+
+def test_custom_ops_neither_go_nor_merge() -> None:
+    with torch.library._scoped_library("fxremat_test", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: 2 * x, "CPU")
+        op = torch.ops.fxremat_test.twice.default
+        assert not merged(pair(op))
+        draw = Draw(4)
+        draw.call(op, draw.x)
+        assert check(draw.done(None), remove_dead) == ["twice"]
