@@ -15,6 +15,8 @@ How a plan for a problem runs
   exactly once, in that order, and any op that is not a backward op may stand any number of times
   (each further run is a recompute). A use reads the latest copy; a use with no earlier run of the
   producer in the schedule reads the saved value. So a schedule determines what is saved.
+* What the backward returns (the gradients) is read by its last op, which does no work: a value
+  that is returned is thus live to the end.
 * ``EITHER`` ops depend on the inputs of the step alone but are read only by the backward, for
   instance ``1 - tanh(x)**2``. They run in the backward once in any case, at no extra price; if
   their result is saved they run in the forward, right after their last input (*hoisted*).
@@ -46,7 +48,7 @@ class Kind(StrEnum):
     """Where a value comes from."""
 
     INPUT = "input"  # exists before the region is entered and after it is left: costs nothing
-    TANGENT = "tangent"  # handed to the backward, live until its last use
+    TANGENT = "tangent"  # handed to the backward by its caller, who holds it until it returns
     COMPUTED = "computed"
 
 
@@ -59,7 +61,6 @@ class Value:
         nbytes: what the allocator hands out for it, in bytes.
         kind: where it comes from.
         held: returned by the forward, so it lives to the end of the step and is free to save.
-        returned: returned by the backward (a gradient), so it lives to the end of the backward.
         unsaveable: why it may not be saved, or "".
     """
 
@@ -67,7 +68,6 @@ class Value:
     nbytes: int
     kind: Kind = Kind.COMPUTED
     held: bool = False
-    returned: bool = False
     unsaveable: str = ""
 
 
@@ -105,8 +105,6 @@ class Problem:
         ops: all ops; the orders refer to them by index.
         forward: order of the forward ops; EITHER ops stand where they would run if hoisted.
         backward: order of the backward ops, EITHER ops not among them.
-        exit_bytes: bytes needed after the last backward op beyond the returned gradients, for
-            instance for the copy that autograd makes of a gradient whose layout does not fit.
 
     Raises:
         ValueError: if the data is not a problem: an index out of range, an op that reads a value
@@ -117,7 +115,6 @@ class Problem:
     ops: tuple[Op, ...]
     forward: tuple[int, ...]
     backward: tuple[int, ...]
-    exit_bytes: int = 0
 
     def __post_init__(self) -> None:
         _check(self)
@@ -159,7 +156,6 @@ class Problem:
                 "ops": [_thin(asdict(o), Op) for o in self.ops],
                 "forward": self.forward,
                 "backward": self.backward,
-                "exit_bytes": self.exit_bytes,
             },
             separators=(",", ":"),
         )
@@ -179,7 +175,6 @@ class Problem:
             ops=tuple(_op(o) for o in data["ops"]),
             forward=tuple(data["forward"]),
             backward=tuple(data["backward"]),
-            exit_bytes=data["exit_bytes"],
         )
 
 

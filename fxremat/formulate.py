@@ -1,0 +1,140 @@
+"""From a joint graph to a problem: costs and rules applied, views gone, names kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from passes.joint import JointGraph, Role, Side
+
+from .problem import Kind, Op, Phase, Problem, Value
+from .rules import fixed, unsaveable
+
+__all__ = ["Sizing", "formulate"]
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What ops and values of a graph cost, as functions of the node.
+
+    Attributes:
+        seconds: time of one run of an op.
+        flops: floating-point operations of one run of an op.
+        storage: bytes that the allocator hands out for the storage of a traced tensor.
+        workspace: bytes that an op holds while it runs beyond its inputs and outputs.
+    """
+
+    seconds: Callable[[fx.Node], float]
+    flops: Callable[[fx.Node], int]
+    storage: Callable[[torch.Tensor], int]
+    workspace: Callable[[fx.Node], int]
+
+
+def formulate(joint: JointGraph, sizing: Sizing) -> Problem:
+    """Make the problem of a joint graph.
+
+    Args:
+        joint: the joint graph.
+        sizing: costs of its ops and values.
+
+    Raises:
+        CostError: if a size is symbolic and has no hint.
+    """
+    values, index = _values(joint, sizing)
+    ops: list[Op] = []
+    forward: list[int] = []
+    backward: list[int] = []
+    either: list[int] = []
+    order = {Side.FORWARD: forward, Side.EITHER: either, Side.BACKWARD: backward}
+    for node in joint.nodes:
+        role, side = joint.roles[node.name], joint.sides[node.name]
+        if role is Role.OP:
+            order[side].append(len(ops))
+            ops.append(_op(joint, node, sizing, index))
+        elif role is Role.OUTPUT:
+            backward.append(len(ops))
+            ops.append(_exit(joint, sizing, index))
+    placed = _place(ops, forward, either)
+    return Problem(tuple(values), tuple(ops), tuple(placed), tuple(backward))
+
+
+def _values(joint: JointGraph, sizing: Sizing) -> tuple[list[Value], dict[str, int]]:
+    values: list[Value] = []
+    index: dict[str, int] = {}
+    held = {joint.storages.get(n.name) for n in joint.outputs()[0]}
+    kinds = {Role.INPUT: Kind.INPUT, Role.TANGENT: Kind.TANGENT}
+    for node in joint.nodes:
+        if joint.storages.get(node.name) != node.name:
+            continue
+        kind = kinds.get(joint.roles[node.name], Kind.COMPUTED)
+        index[node.name] = len(values)
+        values.append(
+            Value(
+                name=node.name,
+                nbytes=0 if kind is Kind.INPUT else sizing.storage(node.meta["val"]),
+                kind=kind,
+                held=kind is Kind.COMPUTED and node.name in held,
+                unsaveable=unsaveable(joint, node) if kind is Kind.COMPUTED else "",
+            )
+        )
+    return values, index
+
+
+def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int]) -> Op:
+    spare = sum(sizing.storage(t) for t in joint.spare.get(node.name, ()))
+    return Op(
+        name=node.name,
+        inputs=tuple(index[s] for s in joint.reads(node)),
+        outputs=tuple(index[s] for s in joint.makes(node)),
+        seconds=sizing.seconds(node),
+        flops=sizing.flops(node),
+        workspace=spare + sizing.workspace(node),
+        phase=Phase(joint.sides[node.name].value),
+        fixed=fixed(joint, node),
+    )
+
+
+def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
+    """The end of the backward: all gradients are live, and autograd may copy one at a time.
+
+    ``AccumulateGrad`` keeps a gradient as it is only if its layout is the parameter's; otherwise
+    it clones it, after the backward has returned all of them.
+    """
+    returned = joint.outputs()[1]
+    stored = dict.fromkeys(joint.storages[n.name] for n in returned if n.name in joint.storages)
+    copied = [
+        sizing.storage(n.meta["val"])
+        for n in returned
+        if n.name in joint.storages and not _keeps_layout(joint, n)
+    ]
+    return Op(
+        name="output",
+        inputs=tuple(index[s] for s in stored),
+        outputs=(),
+        seconds=0.0,
+        workspace=max(copied, default=0),
+        phase=Phase.BACKWARD,
+    )
+
+
+def _keeps_layout(joint: JointGraph, node: fx.Node) -> bool:
+    value = node.meta["val"]
+    return isinstance(value, torch.Tensor) and value.is_contiguous()
+
+
+def _place(ops: list[Op], forward: list[int], either: list[int]) -> list[int]:
+    """Put each EITHER op right after the op that makes its last input; without one, at the end."""
+    position = {v: p for p, o in enumerate(forward) for v in ops[o].outputs}
+    follow: dict[int, list[int]] = {}
+    for index in either:
+        last = max((position[v] for v in ops[index].inputs if v in position), default=-1)
+        at = last if last >= 0 else len(forward) - 1
+        follow.setdefault(at, []).append(index)
+        position.update(dict.fromkeys(ops[index].outputs, at))
+    placed: list[int] = list(follow.get(-1, ()))
+    for p, o in enumerate(forward):
+        placed += [o, *follow.get(p, ())]
+    return placed

@@ -1,0 +1,154 @@
+"""What may be saved and what may be recomputed: a table, with a reason for every verdict.
+
+A rule is a name, a predicate on (joint graph, node), and the reason that reaches errors, plans and
+reports. The first rule that matches an op decides; an op that no rule matches may be recomputed,
+and a value that no rule matches may be saved. All rules hold at every budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+from passes.joint import JointGraph, Role, mutated_arguments
+from passes.private import HigherOrderOperator, OpOverload, impure
+
+__all__ = ["FIXED", "UNSAVEABLE", "Rule", "fixed", "unsaveable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of a table.
+
+    Attributes:
+        name: a word for reports.
+        matches: whether the rule applies to a node of a joint graph.
+        reason: the verdict in words.
+    """
+
+    name: str
+    matches: Callable[[JointGraph, fx.Node], bool]
+    reason: str
+
+
+def _random(joint: JointGraph, node: fx.Node) -> bool:
+    if not isinstance(node.target, OpOverload):
+        return False
+    return torch.Tag.nondeterministic_seeded in node.target.tags and _draws(node)
+
+
+def _draws(node: fx.Node) -> bool:
+    """Whether an op tagged as random really draws: fused attention does so only with dropout."""
+    assert isinstance(node.target, OpOverload)
+    for index, argument in enumerate(node.target._schema.arguments):
+        if argument.name == "dropout_p":
+            given = node.args[index] if index < len(node.args) else node.kwargs.get("dropout_p", 0.0)
+            return given != 0
+    return True
+
+
+def _mutates(joint: JointGraph, node: fx.Node) -> bool:
+    return bool(mutated_arguments(node))
+
+
+def _collective(joint: JointGraph, node: fx.Node) -> bool:
+    namespace = getattr(node.target, "namespace", "")
+    return namespace in ("_c10d_functional", "c10d_functional", "_dtensor", "c10d")
+
+
+def _reads_written(joint: JointGraph, node: fx.Node) -> bool:
+    return any(name in joint.written for name in joint.reads(node))
+
+
+def _effectful(joint: JointGraph, node: fx.Node) -> bool:
+    return impure(node) and not _drawless(node)
+
+
+def _drawless(node: fx.Node) -> bool:
+    tagged = isinstance(node.target, OpOverload) and (
+        torch.Tag.nondeterministic_seeded in node.target.tags
+    )
+    return tagged and not _draws(node)
+
+
+def _unknown_higher_order(joint: JointGraph, node: fx.Node) -> bool:
+    """A higher-order op may hide draws, writes and effects in its subgraphs."""
+    return isinstance(node.target, HigherOrderOperator)
+
+
+_DISCRETE = frozenset({"topk", "sort", "argsort", "kthvalue", "multinomial", "unique_dim", "_unique2"})
+
+
+def _discrete(joint: JointGraph, node: fx.Node) -> bool:
+    packet = getattr(node.target, "overloadpacket", None)
+    return getattr(packet, "__name__", "") in _DISCRETE
+
+
+def _not_a_tensor_op(joint: JointGraph, node: fx.Node) -> bool:
+    return not isinstance(node.target, OpOverload)
+
+
+def _must_save(joint: JointGraph, node: fx.Node) -> bool:
+    group = (node, *joint.items(node))
+    return any(n.meta.get("recompute") is CheckpointPolicy.MUST_SAVE for n in group)
+
+
+FIXED: tuple[Rule, ...] = (
+    Rule("mutation", _mutates, "it overwrites an argument, and that happens once"),
+    Rule("random", _random, "it draws random numbers, and a second run would draw others"),
+    Rule("collective", _collective, "it communicates, and all ranks must do so alike"),
+    Rule("higher-order", _unknown_higher_order, "its subgraphs may draw, write or have effects"),
+    Rule("effect", _effectful, "it has an effect beyond its result, and that happens once"),
+    Rule("written", _reads_written, "it reads an input that the graph later overwrites"),
+    Rule("discrete", _discrete, "its choice may differ between runs and steers what follows"),
+    Rule("opaque", _not_a_tensor_op, "it is no ATen call, so what it does is not known"),
+    Rule("policy", _must_save, "a checkpoint policy says MUST_SAVE"),
+)
+
+
+def _opaque_value(joint: JointGraph, node: fx.Node) -> bool:
+    return not isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _must_recompute(joint: JointGraph, node: fx.Node) -> bool:
+    return node.meta.get("recompute") is CheckpointPolicy.MUST_RECOMPUTE and not _leaves_region(
+        joint, node
+    )
+
+
+def _leaves_region(joint: JointGraph, node: fx.Node) -> bool:
+    """Whether another checkpoint region, or none, reads the value: then it is not the region's own."""
+    region = node.meta.get("ac_graph_id")
+    stack, seen = [node], {node}
+    while stack:
+        for user in stack.pop().users:
+            if user.op == "output":
+                return True
+            if joint.sides[user.name] == "backward" or user in seen:
+                continue
+            if user.meta.get("ac_graph_id") != region:
+                return True
+            if joint.roles[user.name] in (Role.VIEW, Role.ITEM):
+                seen.add(user)
+                stack.append(user)
+    return False
+
+
+UNSAVEABLE: tuple[Rule, ...] = (
+    Rule("opaque", _opaque_value, "it is no tensor, so it cannot be handed to the backward"),
+    Rule("policy", _must_recompute, "a checkpoint policy says MUST_RECOMPUTE"),
+)
+
+
+def fixed(joint: JointGraph, node: fx.Node, rules: tuple[Rule, ...] = FIXED) -> str:
+    """Why an op may not be recomputed, or ""."""
+    return next((r.reason for r in rules if r.matches(joint, node)), "")
+
+
+def unsaveable(joint: JointGraph, node: fx.Node, rules: tuple[Rule, ...] = UNSAVEABLE) -> str:
+    """Why the value that a node yields may not be saved, or ""."""
+    return next((r.reason for r in rules if r.matches(joint, node)), "")

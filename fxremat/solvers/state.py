@@ -1,0 +1,324 @@
+"""A schedule under edit: its copies, live bytes, and what dropping a run would do.
+
+A plan is a list of ops with repeats. A use reads the latest copy made before it, or the saved
+value; a copy lives from where it is made to its last use, a saved one from its last forward use
+on. Everything else follows from the list, so an edit is an insertion or a removal of runs.
+
+:meth:`State.removal` tells what dropping one run would do without rebuilding: its results come
+from the previous copy, whose life is stretched over the gap, or are saved; its inputs lose a use,
+and runs left without used results die with it. Positions of dead runs stay as no-ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .table import Table
+
+__all__ = ["Copy", "Removal", "State"]
+
+Ints = NDArray[np.int64]
+SAVED = -1
+Span = tuple[int, int, int]  # first position, last position, change of live bytes
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """One copy of a value in the backward; copies of a value form a linked list in time.
+
+    Attributes:
+        value: the value.
+        start: position of the run that makes it, or SAVED.
+        uses: ascending positions of the runs that read it.
+        prev, next: the copies of the value before and after it.
+    """
+
+    value: int
+    start: int
+    uses: list[int] = field(default_factory=list)
+    prev: Copy | None = None
+    next: Copy | None = None
+
+    @property
+    def end(self) -> int:
+        """Position of the last use, or of the making if nothing reads it."""
+        return self.uses[-1] if self.uses else self.start
+
+
+@dataclass(slots=True)
+class Removal:
+    """What dropping a run would do.
+
+    Attributes:
+        gain: seconds saved.
+        dead: positions of the runs that vanish, the dropped one first.
+        moves: copies whose uses go to an earlier copy, or to the saved value (None).
+        lost: for copies that lose uses, the positions of those uses.
+        spans, forward: changes of live bytes over the backward and the forward.
+        added: bytes that are added somewhere.
+        area: bytes times positions that are added.
+    """
+
+    dead: list[int]
+    gain: float = 0.0
+    moves: list[tuple[Copy, Copy | None]] = field(default_factory=list)
+    lost: dict[Copy, list[int]] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)
+    forward: list[Span] = field(default_factory=list)
+    added: int = 0
+    area: int = 0
+
+
+class State:
+    """A schedule with its copies and live bytes.
+
+    Attributes:
+        table: the problem laid out.
+        ops: the schedule; -1 stands where a run has been removed.
+        reads, makes: for each position the copies read and made there.
+        first: for each value that is read or made, its first copy.
+        backward: live bytes at each position of the schedule.
+        forward: live bytes at each position of the forward.
+        seconds: time of all runs that are not backward ops, hoisted ones included.
+    """
+
+    def __init__(self, table: Table, ops: Sequence[int]) -> None:
+        self.table = table
+        self.ops = list(ops)
+        self.first: dict[int, Copy] = {}
+        self.reads: list[list[Copy]] = []
+        self.makes: list[list[Copy]] = []
+        self.seconds = 0.0
+        self._link()
+        self._measure()
+
+    def _link(self) -> None:
+        table = self.table
+        latest: dict[int, Copy] = {}
+        for q, op in enumerate(self.ops):
+            read = []
+            for v in table.reads[op]:
+                copy = latest.get(v)
+                if copy is None:
+                    copy = latest[v] = self.first[v] = Copy(v, SAVED)
+                    self.seconds += self._hoisting(v)
+                copy.uses.append(q)
+                read.append(copy)
+            made = []
+            for v in table.makes[op]:
+                copy = Copy(v, q, prev=latest.get(v))
+                if copy.prev is None:
+                    self.first[v] = copy
+                else:
+                    copy.prev.next = copy
+                latest[v] = copy
+                made.append(copy)
+            self.reads.append(read)
+            self.makes.append(made)
+            if not table.is_backward[op]:
+                self.seconds += table.seconds[op]
+
+    def _hoisting(self, v: int) -> float:
+        op = self.table.producer[v]
+        return self.table.seconds[op] if self.table.hoist[op] >= 0 else 0.0
+
+    def _measure(self) -> None:
+        table, count = self.table, len(self.ops)
+        level, k = [], 0
+        for op in self.ops:
+            if table.is_backward[op]:
+                level.append(table.at[k])
+                k += 1
+            else:
+                level.append(table.before[k] + table.workspace[op])
+        delta = [0] * (count + 1)
+        forward = [0] * (len(table.forward) + 1)
+        for copy in self.copies():
+            if copy.start == SAVED:
+                nbytes = table.saving[copy.value]
+                delta[0] += nbytes
+                forward[self.kept_from(copy.value)] += nbytes
+            else:
+                nbytes = table.nbytes[copy.value]
+                delta[copy.start] += nbytes
+            delta[copy.end + 1] -= nbytes
+        self.backward: Ints = np.array(level, dtype=np.int64) + np.cumsum(delta[:count])
+        self.forward: Ints = table.forward + np.cumsum(forward[: len(table.forward)])
+
+    def copies(self) -> Iterator[Copy]:
+        """All copies, value by value, each value's in order of time."""
+        for first in self.first.values():
+            copy: Copy | None = first
+            while copy is not None:
+                yield copy
+                copy = copy.next
+
+    def kept_from(self, v: int) -> int:
+        """Position of the forward from which on saving a value costs its bytes."""
+        table = self.table
+        return table.born[v] if table.hoist[table.producer[v]] >= 0 else table.last[v] + 1
+
+    @property
+    def peak(self) -> int:
+        """Most bytes live at one moment."""
+        return max(int(self.backward.max(initial=0)), int(self.forward.max(initial=0)))
+
+    @property
+    def cost(self) -> float:
+        """Seconds spent on recomputing."""
+        return self.seconds - self.table.floor_seconds
+
+    def overflow(self, limit: int) -> int:
+        """Sum of bytes above a limit over all positions."""
+        over = np.maximum(self.backward - limit, 0).sum()
+        return int(over + np.maximum(self.forward - limit, 0).sum())
+
+    def schedule(self) -> list[int]:
+        """The schedule without removed runs."""
+        return [op for op in self.ops if op >= 0]
+
+    # Removal of a run.
+
+    def removal(self, q: int) -> Removal | None:
+        """What dropping the run at ``q`` would do, or None if it must stay."""
+        change = Removal([q])
+        for copy in self.makes[q]:
+            if copy.uses:
+                if copy.prev is None and not self.table.saveable[copy.value]:
+                    return None
+                change.moves.append((copy, copy.prev))
+        self._cascade(change)
+        self._spans(change)
+        return change
+
+    def _cascade(self, change: Removal) -> None:
+        """Collect the uses that vanish, and the runs that die for want of used results."""
+        targets = {id(target) for _, target in change.moves}
+        table, dead, lost = self.table, change.dead, change.lost
+        for d in dead:  # grows while we go
+            change.gain += table.seconds[self.ops[d]]
+            for copy in self.reads[d]:
+                gone = lost.setdefault(copy, [])
+                gone.append(d)
+                if len(gone) < len(copy.uses) or copy.start == SAVED or id(copy) in targets:
+                    continue
+                if all(self._useless(c, lost, targets) for c in self.makes[copy.start]):
+                    dead.append(copy.start)
+
+    @staticmethod
+    def _useless(copy: Copy, lost: dict[Copy, list[int]], targets: set[int]) -> bool:
+        return len(lost.get(copy, ())) == len(copy.uses) and id(copy) not in targets
+
+    def _spans(self, change: Removal) -> None:
+        table = self.table
+        gone = {id(c) for d in change.dead for c in self.makes[d]}
+        for d in change.dead:
+            change.spans.append((d, d, -table.workspace[self.ops[d]]))
+            for copy in self.makes[d]:
+                change.spans.append((copy.start, copy.end, -table.nbytes[copy.value]))
+        served: dict[int, int] = {}
+        for copy, target in change.moves:
+            if target is None:
+                self._save(change, copy)
+            else:
+                served[id(target)] = copy.end
+                self._reach(change, target, copy.end)
+        for copy, positions in change.lost.items():
+            if id(copy) not in gone and id(copy) not in served:
+                self._shorten(change, copy, positions)
+
+    def _save(self, change: Removal, copy: Copy) -> None:
+        nbytes = self.table.saving[copy.value]
+        change.gain -= self._hoisting(copy.value)
+        if nbytes:
+            change.spans.append((0, copy.end, nbytes))
+            start = self.kept_from(copy.value)
+            change.forward.append((start, len(self.forward) - 1, nbytes))
+            change.added += nbytes
+            change.area += nbytes * (copy.start + len(self.forward) - start)
+
+    def _reach(self, change: Removal, target: Copy, end: int) -> None:
+        table = self.table
+        nbytes = table.saving[target.value] if target.start == SAVED else table.nbytes[target.value]
+        if nbytes and end > target.end:
+            change.spans.append((target.end + 1, end, nbytes))
+            change.added += nbytes
+            change.area += nbytes * (end - target.end)
+
+    def _shorten(self, change: Removal, copy: Copy, positions: list[int]) -> None:
+        table = self.table
+        kept = [u for u in copy.uses if u not in positions]
+        nbytes = table.saving[copy.value] if copy.start == SAVED else table.nbytes[copy.value]
+        end = kept[-1] if kept else copy.start
+        if end < copy.end and nbytes:
+            change.spans.append((max(end + 1, 0), copy.end, -nbytes))
+        if copy.start == SAVED and not kept:
+            change.gain += self._hoisting(copy.value)
+            if nbytes:
+                start = self.kept_from(copy.value)
+                change.forward.append((start, len(self.forward) - 1, -nbytes))
+
+    def fits(self, change: Removal, limit: int) -> bool:
+        """Whether a removal keeps live bytes within a limit wherever it adds any."""
+        return _fits(self.backward, change.spans, limit) and _fits(
+            self.forward, change.forward, limit
+        )
+
+    def commit(self, change: Removal) -> None:
+        """Apply a removal."""
+        for first, last, nbytes in change.spans:
+            self.backward[first : last + 1] += nbytes
+        for first, last, nbytes in change.forward:
+            self.forward[first : last + 1] += nbytes
+        for copy, positions in change.lost.items():
+            copy.uses = [u for u in copy.uses if u not in positions]
+        for copy, target in change.moves:
+            self._move(copy, target)
+        for d in change.dead:
+            for copy in self.makes[d]:
+                self._unlink(copy)
+            self.ops[d], self.reads[d], self.makes[d] = -1, [], []
+        for copy in change.lost:
+            if copy.start == SAVED and not copy.uses:
+                self._unlink(copy)
+        self.seconds -= change.gain
+
+    def _move(self, copy: Copy, target: Copy | None) -> None:
+        if target is None:
+            target = Copy(copy.value, SAVED, next=copy)
+            copy.prev = target
+            self.first[copy.value] = target
+        for q in copy.uses:
+            self.reads[q] = [target if c is copy else c for c in self.reads[q]]
+        target.uses += copy.uses
+        copy.uses = []
+
+    def _unlink(self, copy: Copy) -> None:
+        if copy.prev is not None:
+            copy.prev.next = copy.next
+        elif copy.next is not None:
+            self.first[copy.value] = copy.next
+        else:
+            del self.first[copy.value]
+        if copy.next is not None:
+            copy.next.prev = copy.prev
+
+
+def _fits(live: Ints, spans: list[Span], limit: int) -> bool:
+    plus = [s for s in spans if s[2] > 0 and s[0] <= s[1]]
+    if not plus:
+        return True
+    low, high = min(s[0] for s in plus), max(s[1] for s in plus)
+    if int(live[low : high + 1].max()) + sum(s[2] for s in plus) <= limit:
+        return True
+    delta = np.zeros(high - low + 2, dtype=np.int64)
+    for first, last, nbytes in spans:
+        if first <= high and last >= low and first <= last:
+            delta[max(first, low) - low] += nbytes
+            delta[min(last, high) - low + 1] -= nbytes
+    delta = np.cumsum(delta[:-1])
+    return bool((live[low : high + 1][delta > 0] + delta[delta > 0] <= limit).all())
