@@ -1,0 +1,288 @@
+"""Moves between schedules: fill what fits, drain what overflows, put runs where they are needed.
+
+* :func:`fill` drops recompute runs whose results can stay live within the limit, best gain per
+  byte first, until none fits any more.
+* :func:`drain` does the reverse: while some position is above the limit, the copies that lie idle
+  there are candidates for eviction; each would be rebuilt right before its next use by the closure
+  of runs that this takes. The best relief of overflow per second is taken.
+* :func:`normalise` emits every run right before its first use and forgets unused ones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .state import SAVED, Copy, Ints, Removal, State
+
+__all__ = ["Score", "by_area", "by_bytes", "drain", "fill", "insert", "normalise", "rebuild"]
+
+Score = Callable[[State, Removal], float]
+EPSILON = 1e-12
+
+
+def by_bytes(state: State, change: Removal) -> float:
+    """Seconds gained for each byte that is added."""
+    return change.gain / (change.added + 1)
+
+
+def by_area(state: State, change: Removal) -> float:
+    """Seconds gained for each byte and position that is added."""
+    return change.gain / (change.area + 1)
+
+
+def fill(state: State, limit: int, score: Score = by_bytes) -> None:
+    """Drop runs, in place, as long as all live bytes stay within a limit (bytes)."""
+    while _fill_once(state, limit, score):
+        pass
+
+
+def _fill_once(state: State, limit: int, score: Score) -> bool:
+    table = state.table
+    ranked: list[tuple[float, int]] = []
+    for q, op in enumerate(state.ops):
+        if op >= 0 and not table.is_backward[op]:
+            change = state.removal(q)
+            if change is not None and change.gain >= 0 and state.fits(change, limit):
+                ranked.append((score(state, change), -q))
+    ranked.sort(reverse=True)
+    progress = False
+    for _, negative in ranked:
+        q = -negative
+        if state.ops[q] < 0:
+            continue
+        change = state.removal(q)
+        if change is not None and change.gain >= 0 and state.fits(change, limit):
+            state.commit(change)
+            progress = progress or change.gain > 0
+    return progress
+
+
+@dataclass(slots=True)
+class _Eviction:
+    value: int
+    before: int  # position of the use that the rebuilt copy serves
+    runs: list[int]
+    seconds: float
+    relief: int
+    ratio: float
+
+
+def drain(state: State, limit: int, batch: float = 0.2, tries: int = 12) -> State:
+    """Evict idle copies until all live bytes are within a limit (bytes).
+
+    Args:
+        state: where to start; it is not changed.
+        limit: the limit in bytes.
+        batch: evict at once what relieves this share of the overflow at the highest position.
+        tries: how many single evictions to try where a batch brings no relief.
+
+    Returns:
+        The state reached: within the limit, or where no eviction brings relief any more.
+    """
+    overflow = state.overflow(limit)
+    while overflow > 0:
+        ranked = _evictions(state, limit)
+        step = _apply(state, _portion(state, ranked, limit, batch), limit, overflow)
+        for eviction in ranked[:tries] if step is None else ():
+            step = _apply(state, [eviction], limit, overflow)
+            if step is not None:
+                break
+        if step is None:
+            return state
+        state = step
+        overflow = state.overflow(limit)
+    return state
+
+
+def rebuild(state: State, values: list[int], limit: int) -> State | None:
+    """A state in which saved values are rebuilt before their first use instead of being saved."""
+    closure = _Closures(state, limit)
+    additions = []
+    for value in values:
+        before = state.first[value].uses[0]
+        runs = closure.of(value, before)
+        if runs is not None:
+            additions.append((before, runs))
+    return insert(state, additions) if additions else None
+
+
+def _apply(state: State, chosen: list[_Eviction], limit: int, overflow: int) -> State | None:
+    if not chosen:
+        return None
+    step = insert(state, [(e.before, e.runs) for e in chosen])
+    return step if step is not None and step.overflow(limit) < overflow else None
+
+
+def insert(state: State, additions: list[tuple[int, list[int]]]) -> State | None:
+    """A state with runs put before positions, or None if it would save a value that may not be."""
+    at: dict[int, dict[int, None]] = {}
+    for position, runs in additions:
+        at.setdefault(position, {}).update(dict.fromkeys(runs))
+    ops: list[int] = []
+    for q, op in enumerate(state.ops):
+        if q in at:
+            ops += at[q]
+        if op >= 0:
+            ops.append(op)
+    made = State(state.table, ops)
+    saveable = state.table.saveable
+    if all(c.start != SAVED or saveable[v] for v, c in made.first.items()):
+        prune(made)
+        return made
+    return None
+
+
+def prune(state: State) -> None:
+    """Drop runs, in place, whose results nothing reads."""
+    for q in range(len(state.ops) - 1, -1, -1):
+        op = state.ops[q]
+        if op >= 0 and not state.table.is_backward[op]:
+            if not any(c.uses for c in state.makes[q]):
+                change = state.removal(q)
+                if change is not None:
+                    state.commit(change)
+
+
+def _evictions(state: State, limit: int) -> list[_Eviction]:
+    """Evictions that relieve the highest position, best relief per second first."""
+    back, front = int(state.backward.max(initial=0)), int(state.forward.max(initial=0))
+    over = np.maximum(state.backward - limit, 0)
+    over_front = np.maximum(state.forward - limit, 0)
+    in_forward = front > back
+    j = int(state.forward.argmax()) if in_forward else int(state.backward.argmax())
+    found: list[_Eviction] = []
+    closure = _Closures(state, limit)
+    for copy in state.copies():
+        gap = _gap_forward(state, copy, j) if in_forward else _gap(copy, j)
+        if gap is None or not state.table.rerun[state.table.producer[copy.value]]:
+            continue
+        after, before = gap
+        relief = _relief(state, copy, after, before, over, over_front)
+        if relief <= 0:
+            continue
+        runs = closure.of(copy.value, before)
+        if runs is not None:
+            seconds = sum(state.table.seconds[o] for o in runs)
+            found.append(
+                _Eviction(copy.value, before, runs, seconds, relief, relief / (seconds + EPSILON))
+            )
+    found.sort(key=lambda e: (-e.ratio, e.before, e.value))
+    return found
+
+
+def _gap(copy: Copy, j: int) -> tuple[int, int] | None:
+    """The idle stretch of a copy around position ``j`` as (use before or start, use after)."""
+    if copy.start >= j or copy.end <= j:
+        return None
+    index = bisect_left(copy.uses, j)
+    if copy.uses[index] == j:
+        return None
+    return (copy.uses[index - 1] if index else copy.start), copy.uses[index]
+
+
+def _gap_forward(state: State, copy: Copy, j: int) -> tuple[int, int] | None:
+    if copy.start != SAVED or state.kept_from(copy.value) > j:
+        return None
+    return SAVED, copy.uses[0]
+
+
+def _relief(
+    state: State, copy: Copy, after: int, before: int, over: Ints, over_front: Ints
+) -> int:
+    saved = copy.start == SAVED
+    nbytes = state.table.saving[copy.value] if saved else state.table.nbytes[copy.value]
+    relief = int(np.minimum(over[after + 1 : before], nbytes).sum())
+    if saved and after == SAVED:
+        relief += int(np.minimum(over_front[state.kept_from(copy.value) :], nbytes).sum())
+    return relief
+
+
+def _portion(
+    state: State, ranked: list[_Eviction], limit: int, share: float
+) -> list[_Eviction]:
+    """The best evictions that together relieve a share of what is above the limit at the peak."""
+    wanted = max(state.peak - limit, 1) * share
+    chosen: list[_Eviction] = []
+    total = 0
+    for eviction in ranked:
+        chosen.append(eviction)
+        total += state.table.nbytes[eviction.value]
+        if total >= wanted:
+            break
+    return chosen
+
+
+class _Closures:
+    """Runs that rebuild a value right before a position, inputs before their users."""
+
+    def __init__(self, state: State, limit: int) -> None:
+        self.state, self.limit = state, limit
+        self.live: dict[int, Copy] = {}
+
+    def of(self, value: int, position: int) -> list[int] | None:
+        runs: dict[int, None] = {}
+        return list(runs) if self._make(value, position, runs) else None
+
+    def _make(self, value: int, position: int, runs: dict[int, None]) -> bool:
+        op = self.state.table.producer[value]
+        if op in runs:
+            return True
+        if not self.state.table.rerun[op] or len(runs) > 400:
+            return False
+        for v in self.state.table.reads[op]:
+            if not self._have(v, position) and not self._make(v, position, runs):
+                if not self._exists(v, position):
+                    return False
+        runs[op] = None
+        return True
+
+    def _exists(self, value: int, position: int) -> bool:
+        """Whether some copy can be stretched to the position, fit or not."""
+        return self._latest(value, position) is not None or self.state.table.saveable[value]
+
+    def _latest(self, value: int, position: int) -> Copy | None:
+        copy = self.state.first.get(value)
+        found = None
+        while copy is not None and copy.start < position:
+            found, copy = copy, copy.next
+        return found
+
+    def _have(self, value: int, position: int) -> bool:
+        """Whether a copy is live at the position, or can stay so within the limit."""
+        table, copy = self.state.table, self._latest(value, position)
+        if copy is None:
+            return table.saveable[value] and table.saving[value] == 0
+        if copy.end >= position or (copy.start == SAVED and table.saving[value] == 0):
+            return True
+        gap = self.state.backward[copy.end + 1 : position]
+        return not len(gap) or int(gap.max()) + table.nbytes[value] <= self.limit
+
+
+def normalise(state: State) -> State:
+    """Every run right before its first use, unused ones forgotten."""
+    ops: list[int] = []
+    done: set[int] = set()
+    for q, op in enumerate(state.ops):
+        if op >= 0 and state.table.is_backward[op]:
+            _emit(state, q, ops, done)
+    return State(state.table, ops)
+
+
+def _emit(state: State, q: int, ops: list[int], done: set[int]) -> None:
+    stack = [(q, 0)]
+    while stack:
+        at, index = stack.pop()
+        if at in done:
+            continue
+        reads = state.reads[at]
+        while index < len(reads) and (reads[index].start == SAVED or reads[index].start in done):
+            index += 1
+        if index < len(reads):
+            stack += [(at, index + 1), (reads[index].start, 0)]
+        else:
+            done.add(at)
+            ops.append(state.ops[at])

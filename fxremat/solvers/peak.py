@@ -1,0 +1,217 @@
+"""The peak solver: the least recompute time within a limit on the real peak.
+
+1. *Starts.* The baseline, drained along a falling sequence of limits (a homotopy); the cuts of a
+   sweep of prices; the plans of the pool just above the limit.
+2. Each start is *drained* to the limit, *normalised* and *filled* (:mod:`.moves`).
+3. A *large neighbourhood search* (Shaw 1998) ruins a part of the best plan and drains and fills it
+   again, with annealed acceptance and randomly perturbed rankings.
+4. All plans go to a *pool* shared by all limits of one problem.
+
+Work is counted in rounds, never in seconds, and the random stream is seeded: one problem gives one
+plan. A time limit only stops early.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+
+from ..problem import Problem
+from .moves import by_area, by_bytes, drain, fill, normalise, rebuild
+from .pool import Point, Pool
+from .starts import baseline, cuts
+from .state import SAVED, Removal, State
+from .table import Table
+
+__all__ = ["PeakSolver"]
+
+HOMOTOPY = (1.6, 1.35, 1.2, 1.1, 1.05, 1.02, 1.0)
+ROUNDS = 40  # of the neighbourhood search at effort 1
+NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are tried
+MOST_CUTS = 10
+
+
+class PeakSolver:
+    """Finds plans of one problem for any number of limits.
+
+    Args:
+        problem: the problem.
+        effort: rounds of the neighbourhood search, in multiples of the default; 0 leaves it out.
+        time_limit: seconds after which no new attempt is begun, or None.
+
+    Raises:
+        InfeasibleError: if some value may be neither saved nor recomputed.
+    """
+
+    def __init__(
+        self, problem: Problem, effort: float = 1.0, time_limit: float | None = None
+    ) -> None:
+        self.problem = problem
+        self.effort = effort
+        self.table = Table.of(problem)
+        self.pool = Pool(problem)
+        self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+        self.timed_out = False
+        self.start = State(self.table, baseline(problem))
+        self.baseline = self.pool.add(self.start.schedule())
+        self._cuts: list[State] | None = None
+
+    def solve(self, limit: int) -> Point | None:
+        """The cheapest plan found whose peak is within a limit (bytes), or None."""
+        free = State(self.table, self.start.ops)
+        fill(free, max(limit, 0))
+        self._keep(free)
+        if free.cost <= 0 and free.peak <= limit:
+            return self.pool.best(limit)
+        for start in self._starts(limit):
+            if self._late():
+                break
+            self._settle(drain(start, limit), limit)
+        self._homotopy(limit, 0.2, between=False)
+        self._homotopy(limit, 0.05, between=True)
+        best = self.pool.best(limit)
+        if best is not None and best.seconds > 0:
+            self._search(State(self.table, best.schedule), limit, round(ROUNDS * self.effort))
+        return self.pool.best(limit)
+
+    def least(self) -> Point:
+        """The lowest peak found, at the least time found for it."""
+        self.solve(self.pool.least.peak * 6 // 10)
+        for step in (0.9, 0.97, 0.99, 0.997):
+            while not self._late():
+                before = self.pool.least.peak
+                limit = int(before * step)
+                for point in self.pool.points[:3]:
+                    for batch in (0.2, 0.0):
+                        self._settle(drain(State(self.table, point.schedule), limit, batch), limit)
+                if self.pool.least.peak > limit:
+                    break
+        least = self.pool.least.peak
+        self.solve(least)
+        found = self.pool.best(least)
+        assert found is not None  # the plan that reached it is in the pool
+        return found
+
+    def _late(self) -> bool:
+        self.timed_out = self.timed_out or time.monotonic() > self.deadline
+        return self.timed_out
+
+    def _keep(self, state: State) -> None:
+        self.pool.add(state.schedule())
+
+    def _starts(self, limit: int) -> list[State]:
+        if self._cuts is None:
+            self._cuts = [State(self.table, s) for s in cuts(self.problem, self.table)]
+            for state in self._cuts:
+                self._keep(state)
+        near = [
+            s for s in self._cuts if NEAR[0] * limit < s.peak < NEAR[1] * limit
+        ]
+        near.sort(key=lambda s: (max(0.0, s.peak / limit - 1) * self.problem.step_seconds + s.cost))
+        pooled = [State(self.table, p.schedule) for p in self.pool.above(limit, 2)]
+        return pooled + near[:MOST_CUTS]
+
+    def _settle(self, state: State, limit: int) -> State | None:
+        """Normalise and fill a drained state, and keep it; None if it is above the limit."""
+        tidy = normalise(state)
+        if tidy.peak <= max(state.peak, limit):
+            state = tidy
+        if state.peak > limit:
+            self._keep(state)
+            return None
+        best = state
+        for score in (by_bytes, by_area):
+            filled = State(self.table, state.schedule())
+            fill(filled, limit, score)
+            self._keep(filled)
+            best = min(best, filled, key=lambda s: s.cost)
+        return State(self.table, best.schedule())
+
+    def _homotopy(self, limit: int, batch: float, between: bool) -> None:
+        state = State(self.table, self.start.ops)
+        for factor in HOMOTOPY:
+            at = int(limit * factor)
+            if at >= self.baseline.peak:
+                continue
+            if self._late():
+                return
+            state = drain(state, at, batch)
+            if state.peak > at:
+                self._keep(state)
+                return
+            if between or factor == 1.0:
+                state = self._settle(state, at) or state
+            else:
+                tidy = normalise(state)
+                state = tidy if tidy.peak <= at else state
+
+    def _search(self, state: State, limit: int, rounds: int) -> None:
+        """Annealed large neighbourhood search from a state within the limit."""
+        rng = random.Random(0)
+        best = current = state
+        for index in range(rounds):
+            if self._late():
+                return
+            ruined = self._ruin(current, limit, rng)
+            if ruined is None:
+                continue
+            tidy = normalise(ruined)
+            found = tidy if tidy.peak <= limit else ruined
+            if found.peak > limit:
+                continue
+            fill(found, limit, _noisy(rng))
+            found = State(self.table, found.schedule())
+            self._keep(found)
+            heat = 0.01 * best.cost * (1 - index / rounds) ** 2
+            if found.cost < current.cost or rng.random() < math.exp(
+                (current.cost - found.cost) / (heat + 1e-15)
+            ):
+                current = found
+            if found.cost < best.cost:
+                best = found
+
+    def _ruin(self, state: State, limit: int, rng: random.Random) -> State | None:
+        draw = rng.random()
+        if draw < 0.5:
+            return drain(self._forced(state, rng), limit)
+        if draw < 0.75:
+            return drain(state, int(limit * rng.uniform(0.85, 0.99)))
+        values = self._stretch(state, rng)
+        fresh = rebuild(state, values, limit) if values else None
+        return None if fresh is None else drain(fresh, limit)
+
+    def _forced(self, state: State, rng: random.Random) -> State:
+        """Drop a few neighbouring runs though they do not fit."""
+        work = State(self.table, state.schedule())
+        runs = [q for q, op in enumerate(work.ops) if not self.table.is_backward[op]]
+        centre = rng.choice(runs)
+        near = sorted(runs, key=lambda q: abs(q - centre))[:12]
+        for q in rng.sample(near, min(rng.randint(1, 4), len(near))):
+            change = work.removal(q) if work.ops[q] >= 0 else None
+            if change is not None:
+                work.commit(change)
+        return State(self.table, work.schedule())
+
+    def _stretch(self, state: State, rng: random.Random) -> list[int]:
+        """A few neighbouring saved values, in the order of the forward."""
+        table = self.table
+        saved = [
+            v
+            for v, copy in state.first.items()
+            if copy.start == SAVED and table.saving[v] and table.rerun[table.producer[v]]
+        ]
+        saved.sort(key=lambda v: (table.last[v], v))
+        if not saved:
+            return []
+        at = rng.randrange(len(saved))
+        return saved[at : at + rng.randint(1, 5)]
+
+
+def _noisy(rng: random.Random) -> object:
+    base = rng.choice((by_bytes, by_area))
+
+    def score(state: State, change: Removal) -> float:
+        return base(state, change) * math.exp(rng.gauss(0.0, 0.3))
+
+    return score

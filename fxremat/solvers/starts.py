@@ -1,0 +1,105 @@
+"""Where the search starts from: the baseline, and cuts at a range of prices.
+
+A cut at one price for all bytes is the cheapest set to recompute for the bytes it saves; sweeping
+the price walks the convex hull of that trade-off (a closure problem, parametric in the price:
+Gallo, Grigoriadis, Tarjan 1989). It sees neither when bytes are live nor workspaces, so it only
+proposes; what it proposes is drained and filled along the exact timeline.
+
+A second price charges a recomputed value for being live again: at 0 the cut may rebuild a long
+stretch in one go, at higher shares it prefers to rebuild from nearby.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..mincut import Cut, Cutter
+from ..network import Prices
+from ..problem import Phase, Problem
+from .table import Table
+
+__all__ = ["baseline", "cuts"]
+
+SHARES = (0.0, 0.02, 0.1, 0.3)
+PRICES = 24
+DECADES = (-2.5, 1.2)  # around the price at which saving everything costs a whole step
+
+
+def baseline(problem: Problem) -> list[int]:
+    """The schedule that recomputes nothing but what may not be saved.
+
+    EITHER ops run right before their first use. An unsaveable value is rebuilt before its first
+    use as well and kept for the others.
+    """
+    return _just_in_time(problem, {v for v in range(len(problem.values)) if _can_save(problem, v)})
+
+
+def _can_save(problem: Problem, value: int) -> bool:
+    op = problem.producer[value]
+    forward = op >= 0 and problem.ops[op].phase is Phase.FORWARD
+    return not problem.values[value].unsaveable and forward
+
+
+def cuts(problem: Problem, table: Table) -> Iterator[list[int]]:
+    """Schedules of distinct cuts over a sweep of prices.
+
+    Raises:
+        InfeasibleError: if some value may be neither saved nor recomputed.
+    """
+    cutter = Cutter(problem)
+    seen: set[frozenset[int]] = set()
+    total = sum(table.saving) + 1
+    low, high = DECADES
+    for share in SHARES:
+        for step in range(PRICES):
+            decade = low + (high - low) * step / (PRICES - 1)
+            cut = cutter.cut(_prices(problem, table, problem.step_seconds / total * 10**decade, share))
+            if cut.saved not in seen:
+                seen.add(cut.saved)
+                yield _schedule(problem, cut)
+
+
+def _prices(problem: Problem, table: Table, price: float, share: float) -> Prices:
+    dear = 2 * sum(table.seconds) + 1e-9  # more than recomputing everything
+    recompute = tuple(
+        0.0
+        if op in problem.needed
+        else table.seconds[op] + share * price * sum(table.nbytes[v] for v in table.makes[op])
+        for op in range(len(problem.ops))
+    )
+    save = tuple(
+        min(dear, price * table.saving[v]) if table.saveable[v] else dear
+        for v in range(len(problem.values))
+    )
+    return Prices(recompute, save)
+
+
+def _schedule(problem: Problem, cut: Cut) -> list[int]:
+    return _just_in_time(problem, set(cut.saved))
+
+
+def _just_in_time(problem: Problem, saved: set[int]) -> list[int]:
+    """Every run right before its first use, each at most once, but for saved values."""
+    producer = problem.producer
+    schedule: list[int] = []
+    done: set[int] = set()
+    for op in problem.backward:
+        stack = [(op, 0)]
+        while stack:
+            at, index = stack.pop()
+            if at in done:
+                continue
+            inputs = problem.ops[at].inputs
+            while index < len(inputs) and not _missing(problem, producer[inputs[index]], inputs[index], saved, done):
+                index += 1
+            if index < len(inputs):
+                stack += [(at, index + 1), (producer[inputs[index]], 0)]
+            else:
+                done.add(at)
+                schedule.append(at)
+    return schedule
+
+
+def _missing(problem: Problem, op: int, value: int, saved: set[int], done: set[int]) -> bool:
+    tracked = op >= 0 and problem.ops[op].phase is not Phase.BACKWARD
+    return tracked and value not in saved and op not in done
