@@ -1,0 +1,34 @@
+"""fxremat: train within a memory budget.
+
+``torch.compile(model, backend=fxremat.backend("6GiB"))`` saves or recomputes each activation so
+that the peak of the training step stays within the budget, for the least extra time.
+"""
+
+from .backend import Backend, backend
+from .budget import Budget
+from .errors import (
+    BudgetError,
+    CostError,
+    GraphError,
+    InfeasibleError,
+    OptionError,
+    RematError,
+    RewriteError,
+)
+from .plan import Plan
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Backend",
+    "Budget",
+    "BudgetError",
+    "CostError",
+    "GraphError",
+    "InfeasibleError",
+    "OptionError",
+    "Plan",
+    "RematError",
+    "RewriteError",
+    "backend",
+]

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from passes.joint import JointGraph, Role, mutated_arguments
 from passes.private import HigherOrderOperator, OpOverload, impure
+from passes.rerun import rerun_form
 
 __all__ = ["FIXED", "UNSAVEABLE", "Rule", "fixed", "unsaveable"]
 
@@ -61,7 +62,11 @@ def _collective(joint: JointGraph, node: fx.Node) -> bool:
 
 
 def _reads_written(joint: JointGraph, node: fx.Node) -> bool:
-    return any(name in joint.written for name in joint.reads(node))
+    form = rerun_form(node)
+    if form is None:
+        return any(name in joint.written for name in joint.reads(node))
+    read = [a.name for a in form.args if isinstance(a, fx.Node)]
+    return any(joint.storages.get(name) in joint.written for name in read)
 
 
 def _effectful(joint: JointGraph, node: fx.Node) -> bool:

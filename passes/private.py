@@ -7,11 +7,14 @@ imported inside functions, since it is slow to import and only one of the inner 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from functorch.compile import make_boxed_func
 from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.debugging import boxed_nop
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch._library.utils import is_impure
 from torch._ops import HigherOrderOperator, OpOverload
@@ -22,9 +25,14 @@ __all__ = [
     "FakeTensor",
     "HigherOrderOperator",
     "OpOverload",
+    "boxed",
+    "compile_with_aot",
+    "compile_with_inductor",
     "extract_modules",
+    "graph_module",
     "impure",
     "is_symbol_binding",
+    "run_op_by_op",
     "storage_key",
 ]
 
@@ -67,3 +75,57 @@ def extract_modules(
 def graph_module(root: Any, graph: fx.Graph) -> fx.GraphModule:
     """A graph module over ``graph`` with the attributes of ``root``."""
     return fx.GraphModule(root, graph)
+
+
+def run_op_by_op(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """A callable that runs a graph one op after the other and frees each value after its last use.
+
+    It takes its inputs as a list that it empties, so that they too are freed when used up.
+    """
+    return boxed_nop(module, inputs)
+
+
+def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable that takes its inputs as a list that it empties; one that does is left alone."""
+    return run if getattr(run, "_boxed_call", False) else make_boxed_func(run)
+
+
+def compile_with_aot(
+    module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    compiler: Callable[..., Any],
+    partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]],
+) -> Callable[..., Any]:
+    """Trace forward and backward without decompositions, split, and compile both halves."""
+    make = aot_autograd(
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        inference_compiler=compiler,
+        partition_fn=partition,
+        decompositions={},
+        keep_inference_input_mutations=True,
+    )
+    return make(module, example_inputs)
+
+
+def compile_with_inductor(
+    module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]],
+) -> Callable[..., Any]:
+    """Compile with Inductor, its decompositions and joint-graph passes, split by ``partition``."""
+    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        def __call__(
+            self, module: fx.GraphModule, inputs: Sequence[object], **kwargs: Any
+        ) -> tuple[fx.GraphModule, fx.GraphModule]:
+            return partition(module, inputs, **kwargs)
+
+        def uuid(self) -> Any | None:
+            return None
+
+    return compile_fx(
+        module, example_inputs, config_patches={"custom_partitioner_fn": Partitioner()}
+    )

@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 from .private import extract_modules, graph_module
 from .errors import RewriteError
 from .joint import JointGraph, Role, Side, leaves
+from .rerun import Form, rerun_form
 
 __all__ = ["Split", "replay_schedule", "split"]
 
@@ -119,11 +120,25 @@ class _Replay:
 
     def run(self, node: fx.Node) -> None:
         """Emit one op of the schedule and take its tuple apart."""
-        self.emit_backward(node, self.read)
+        form = rerun_form(node) if node.name in self.forward else None
+        if form is None:
+            self.emit_backward(node, self.read)
+        else:
+            self._rerun(node, form)
         for made in self.joint.makes(node):
             self.version[made] = self.version.get(made, 0) + 1
         for item in self.joint.items(node):
-            self.emit_backward(item, lambda a: self.backward[a.name])
+            if form is None or item.args[1] < form.results:
+                self.emit_backward(item, lambda a: self.backward[a.name])
+
+    def _rerun(self, node: fx.Node, form: Form) -> None:
+        args = fx.map_arg(form.args, self.read)
+        new = self.graph.create_node("call_function", form.target, args, {}, f"{node.name}_again")
+        new.meta = copy.copy(node.meta)
+        new.meta["val"] = node.meta["val"][: form.results]
+        new.meta["partitioner_tag"] = "must_be_in_backward"
+        self.recomputed[new.name] = node.name
+        self.backward[node.name] = new
 
     def read(self, node: fx.Node) -> fx.Node:
         """The node of the new backward that stands for a node read by it."""

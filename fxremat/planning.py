@@ -1,0 +1,228 @@
+"""From a joint graph to its two halves: the pipeline, one stage after the other.
+
+::
+
+    GraphModule -> JointGraph -> Problem -> Point -> Plan -> Split
+       clean       from_module   formulate   solve            split
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import fx
+
+from passes.cleanup import clean
+from passes.joint import JointGraph, Role
+from passes.split import Split, split
+from passes.text import render
+
+from . import profiles, workspace
+from .budget import Budget, format_bytes
+from .cost import CostModel, storage_bytes
+from .errors import BudgetError
+from .fakes import signature
+from .floor import floor
+from .formulate import Sizing, formulate
+from .options import Options
+from .plan import Plan, SavedValue
+from .problem import Phase, Problem
+from .solvers.peak import PeakSolver
+from .solvers.pool import Point
+from .timeline import Timeline, copies, replay
+
+__all__ = ["Planned", "plan_joint"]
+
+Workspaces = Callable[[Sequence[fx.Node], torch.device], dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What came of one joint graph.
+
+    Attributes:
+        plan: the plan.
+        problem: the problem that it solves.
+        split: forward and backward as the plan says.
+    """
+
+    plan: Plan
+    problem: Problem
+    split: Split
+
+
+@dataclass
+class _Clock:
+    """Seconds spent in each stage."""
+
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - start
+
+
+def plan_joint(
+    module: fx.GraphModule,
+    num_fwd_outputs: int,
+    options: Options,
+    workspaces: Workspaces | None = None,
+) -> Planned:
+    """Plan a joint graph and split it.
+
+    Args:
+        module: the joint graph; it is not changed.
+        num_fwd_outputs: how many of its outputs belong to the forward.
+        options: budget, cost model and the rest.
+        workspaces: for the nodes of a graph, workspace bytes by signature; measured on the
+            device by default.
+
+    Raises:
+        BudgetError: if no plan meets the budget and the options don't take the closest.
+        GraphError: for a graph that the pass cannot take.
+        CostError: for a size without a hint.
+        InfeasibleError: if the rules leave a value that may be neither saved nor recomputed.
+    """
+    clock = _Clock()
+    with clock.stage("joint"):
+        joint = JointGraph.from_module(clean(module), num_fwd_outputs)
+    with clock.stage("costs"):
+        problem = formulate(joint, _sizing(joint, options, workspaces or measured_workspaces))
+    with clock.stage("solver"):
+        solver = PeakSolver(problem, options.effort, options.time_limit)
+        limit, point = _choose(solver, options)
+    with clock.stage("split"):
+        timeline = replay(problem, point.schedule)
+        plan = _plan(joint, problem, solver, limit, point, timeline, clock.timings)
+        halves = split(joint, plan.schedule, plan.forward)
+    return Planned(plan, problem, halves)
+
+
+def measured_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:
+    """Workspace bytes by signature, measured on the device."""
+    return {key: m.workspace for key, m in workspace.measure(nodes, device).items()}
+
+
+def device_of(joint: JointGraph) -> torch.device:
+    """The device that a graph runs on: that of its first result on an accelerator, or the CPU."""
+    for node in joint.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta"):
+            return value.device
+    return torch.device("cpu")
+
+
+def _sizing(joint: JointGraph, options: Options, workspaces: Workspaces) -> Sizing:
+    device = device_of(joint)
+    profile = profiles.profile(options.device, device)
+    ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
+    held = workspaces(ops, device)
+    timings = {}
+    if options.cost == "measured":
+        timings = workspace.timings(workspace.measure(ops, device, timed=True))
+    model = CostModel(profile, options.cost, timings)
+    return Sizing(
+        seconds=lambda node: model.cost(node).seconds,
+        flops=lambda node: model.cost(node).flops,
+        storage=lambda tensor: storage_bytes(tensor, profile.rounding),
+        workspace=lambda node: held.get(signature(node), 0),
+    )
+
+
+def _choose(solver: PeakSolver, options: Options) -> tuple[int | None, Point]:
+    """The limit in bytes and the plan for it."""
+    budget: Budget = options.budget
+    if budget.smallest:
+        return None, solver.least()
+    limit = budget.limit(solver.baseline.peak)
+    found = solver.solve(2**62 if limit is None else limit)
+    if found is not None:
+        return limit, found
+    least = solver.least()
+    if limit is not None and least.peak <= limit:
+        return limit, least
+    message = _too_small(solver, limit or 0, least)
+    if options.on_infeasible == "raise":
+        raise BudgetError(message, asked=limit, least=least.peak)
+    warnings.warn(message, stacklevel=2)
+    return limit, least
+
+
+def _too_small(solver: PeakSolver, limit: int, least: Point) -> str:
+    problem = solver.problem
+    timeline = replay(problem, least.schedule)
+    where, live = _at_peak(problem, least, timeline)
+    return (
+        f"no plan found within {limit} bytes ({format_bytes(limit)}); the least peak found is "
+        f"{least.peak} bytes ({format_bytes(least.peak)}), while {where} runs, where the largest "
+        f"live values are {live}. Ask for at least {least.peak} bytes, for budget='min', or "
+        "shrink the batch"
+    )
+
+
+def _at_peak(problem: Problem, point: Point, timeline: Timeline) -> tuple[str, str]:
+    if max(timeline.forward, default=0) >= max(timeline.backward, default=0):
+        position = timeline.forward.index(timeline.peak)
+        op = problem.ops[timeline.order[position]]
+        alive = {*op.inputs, *op.outputs, *timeline.saved}
+    else:
+        position = timeline.backward.index(timeline.peak)
+        op = problem.ops[point.schedule[position]]
+        alive = {
+            c.value for c in copies(problem, point.schedule) if c.start <= position <= c.end
+        }
+    largest = sorted(alive, key=lambda v: (-problem.values[v].nbytes, v))[:5]
+    named = (
+        f"{problem.values[v].name} ({format_bytes(problem.values[v].nbytes)})" for v in largest
+    )
+    return op.name, ", ".join(named)
+
+
+def _plan(
+    joint: JointGraph,
+    problem: Problem,
+    solver: PeakSolver,
+    limit: int | None,
+    point: Point,
+    timeline: Timeline,
+    timings: dict[str, float],
+) -> Plan:
+    names = [op.name for op in problem.ops]
+    first: set[int] = set(timeline.hoisted)
+    recomputed: list[str] = []
+    for op in point.schedule:
+        if problem.ops[op].phase is Phase.FORWARD or op in first:
+            recomputed.append(names[op])
+        first.add(op)
+    return Plan(
+        graph=fingerprint(joint),
+        budget=limit,
+        predicted_peak=timeline.peak,
+        baseline_peak=solver.baseline.peak,
+        floor=floor(problem, solver.table),
+        recompute_seconds=timeline.recompute_seconds,
+        step_seconds=problem.step_seconds,
+        recompute_flops=timeline.recompute_flops,
+        saved=tuple(
+            SavedValue(problem.values[v].name, problem.values[v].nbytes) for v in timeline.saved
+        ),
+        forward=tuple(names[o] for o in timeline.order),
+        schedule=tuple(names[o] for o in point.schedule),
+        recomputed=tuple(recomputed),
+        complete=not solver.timed_out,
+        timings=timings,
+    )
+
+
+def fingerprint(joint: JointGraph) -> str:
+    """A hash of a graph's text, the same for the same graph in every process."""
+    text = f"{joint.num_fwd_outputs}\n{render(joint.module)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
