@@ -4,7 +4,7 @@
 that the peak of the training step stays within the budget, for the least extra time.
 """
 
-from .backend import Backend, backend
+from .backends import Backend, backend
 from .budget import Budget
 from .errors import (
     BudgetError,

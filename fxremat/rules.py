@@ -62,7 +62,7 @@ def _collective(joint: JointGraph, node: fx.Node) -> bool:
 
 
 def _reads_written(joint: JointGraph, node: fx.Node) -> bool:
-    form = rerun_form(node)
+    form = rerun_form(joint, node)
     if form is None:
         return any(name in joint.written for name in joint.reads(node))
     read = [a.name for a in form.args if isinstance(a, fx.Node)]

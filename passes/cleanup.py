@@ -31,14 +31,16 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from .unread import drop_unread
+
 __all__ = ["clean", "drop_no_ops", "merge_common", "remove_dead"]
 
 aten = torch.ops.aten
 
 
 def clean(module: GraphModule) -> GraphModule:
-    """Drop no-ops, merge common subexpressions, then remove dead code."""
-    return _rewritten(module, _drop_no_ops, _merge_common, _remove_dead)
+    """Drop unread arguments and no-ops, merge common subexpressions, then remove dead code."""
+    return _rewritten(module, drop_unread, _drop_no_ops, _merge_common, _remove_dead)
 
 
 def drop_no_ops(module: GraphModule) -> GraphModule:

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from .joint import JointGraph, Side
+
 __all__ = ["Form", "rerun_form"]
 
 aten = torch.ops.aten
@@ -35,10 +37,18 @@ class Form:
     results: int
 
 
-def rerun_form(node: fx.Node) -> Form | None:
-    """The form in which an op may run again, or None where the op itself is used."""
+def rerun_form(joint: JointGraph, node: fx.Node) -> Form | None:
+    """The form in which an op may run again, or None where the op itself is used.
+
+    A form that leaves out a result which the backward reads is of no use.
+    """
     make = _FORMS.get(node.target)
-    return make(node) if make is not None else None
+    form = make(node) if make is not None else None
+    if form is None:
+        return None
+    left_out = [i for i in joint.items(node) if i.args[1] >= form.results]  # type: ignore[operator]
+    read = any(joint.sides[u.name] is not Side.FORWARD for i in left_out for u in i.users)
+    return None if read else form
 
 
 def _batch_norm(node: fx.Node) -> Form | None:

@@ -120,7 +120,7 @@ class _Replay:
 
     def run(self, node: fx.Node) -> None:
         """Emit one op of the schedule and take its tuple apart."""
-        form = rerun_form(node) if node.name in self.forward else None
+        form = rerun_form(self.joint, node) if node.name in self.forward else None
         if form is None:
             self.emit_backward(node, self.read)
         else:
