@@ -14,8 +14,9 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from passes.effects import draws, happens_once
 from passes.joint import JointGraph, Role, mutated_arguments
-from passes.private import HigherOrderOperator, OpOverload, impure
+from passes.private import HigherOrderOperator, OpOverload
 from passes.rerun import rerun_form
 
 __all__ = ["FIXED", "UNSAVEABLE", "Rule", "fixed", "unsaveable"]
@@ -37,28 +38,22 @@ class Rule:
 
 
 def _random(joint: JointGraph, node: fx.Node) -> bool:
-    if not isinstance(node.target, OpOverload):
-        return False
-    return torch.Tag.nondeterministic_seeded in node.target.tags and _draws(node)
-
-
-def _draws(node: fx.Node) -> bool:
-    """Whether an op tagged as random really draws: fused attention does so only with dropout."""
-    assert isinstance(node.target, OpOverload)
-    for index, argument in enumerate(node.target._schema.arguments):
-        if argument.name == "dropout_p":
-            given = node.args[index] if index < len(node.args) else node.kwargs.get("dropout_p", 0.0)
-            return given != 0
-    return True
+    return draws(node)
 
 
 def _mutates(joint: JointGraph, node: fx.Node) -> bool:
     return bool(mutated_arguments(node))
 
 
+_COLLECTIVE = frozenset(
+    {"_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "c10d"}
+    | {"symm_mem", "fsdp"}
+)
+
+
 def _collective(joint: JointGraph, node: fx.Node) -> bool:
     namespace = getattr(node.target, "namespace", "")
-    return namespace in ("_c10d_functional", "c10d_functional", "_dtensor", "c10d")
+    return namespace in _COLLECTIVE
 
 
 def _reads_written(joint: JointGraph, node: fx.Node) -> bool:
@@ -70,14 +65,16 @@ def _reads_written(joint: JointGraph, node: fx.Node) -> bool:
 
 
 def _effectful(joint: JointGraph, node: fx.Node) -> bool:
-    return impure(node) and not _drawless(node)
+    tags = node.target.tags if isinstance(node.target, OpOverload) else ()
+    return happens_once(node) or torch.Tag.maybe_aliasing_or_mutating in tags
 
 
-def _drawless(node: fx.Node) -> bool:
-    tagged = isinstance(node.target, OpOverload) and (
-        torch.Tag.nondeterministic_seeded in node.target.tags
+def _data_dependent(joint: JointGraph, node: fx.Node) -> bool:
+    """A second run would bind the same symbolic size again, and the two need not be equal."""
+    return "unbacked_bindings" in node.meta or (
+        isinstance(node.target, OpOverload)
+        and (torch.Tag.dynamic_output_shape in node.target.tags)
     )
-    return tagged and not _draws(node)
 
 
 def _unknown_higher_order(joint: JointGraph, node: fx.Node) -> bool:
@@ -109,6 +106,7 @@ FIXED: tuple[Rule, ...] = (
     Rule("higher-order", _unknown_higher_order, "its subgraphs may draw, write or have effects"),
     Rule("effect", _effectful, "it has an effect beyond its result, and that happens once"),
     Rule("written", _reads_written, "it reads an input that the graph later overwrites"),
+    Rule("data-dependent", _data_dependent, "the size of its result depends on data"),
     Rule("discrete", _discrete, "its choice may differ between runs and steers what follows"),
     Rule("opaque", _not_a_tensor_op, "it is no ATen call, so what it does is not known"),
     Rule("policy", _must_save, "a checkpoint policy says MUST_SAVE"),

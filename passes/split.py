@@ -18,7 +18,8 @@ Rules of the replay:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,9 +88,12 @@ class _Replay:
         forward, backward = extract_modules(
             module, tuple(self.saved.values()), tuple(self.sizes.values()), self.joint.num_fwd_outputs
         )
+        # What no op of the backward reads in the end, the extraction leaves out.
         names = {n.name for n in backward.graph.nodes}
         again = {new: old for new, old in self.recomputed.items() if new in names}
-        return Split(forward, backward, tuple(n.name for n in self.saved.values()), again)
+        taken = [n.name for n in backward.graph.find_nodes(op="placeholder")]
+        saved = tuple(name for name in taken if name in self.saved)
+        return Split(forward, backward, saved, again)
 
     # Emission. A node's side is pinned in the copy's own meta, so that the extraction neither runs
     # a random op of the forward again in the backward nor drags a recompute into the forward.
@@ -130,6 +134,9 @@ class _Replay:
         for item in self.joint.items(node):
             if form is None or item.args[1] < form.results:
                 self.emit_backward(item, lambda a: self.backward[a.name])
+        for size in _sizes_after(self.joint, node, self.forward.keys() | self.backward.keys()):
+            if size.name not in self.forward:
+                self.read(size)
 
     def _rerun(self, node: fx.Node, form: Form) -> None:
         args = fx.map_arg(form.args, self.read)
@@ -172,15 +179,17 @@ class _Replay:
         return self.forward[node.name]
 
     def _size(self, node: fx.Node) -> fx.Node:
-        new = self.forward[node.name]
-        self.sizes[node.name] = new
-        return new
+        if node.name not in self.forward:  # a size of an op that only the backward runs
+            return self._view(node)
+        self.sizes[node.name] = self.forward[node.name]
+        return self.forward[node.name]
 
     def _view(self, node: fx.Node) -> fx.Node:
         own = self.joint.storages.get(node.name)
         read = (own,) if own is not None else self.joint.reads(node)
         stamp = sum(self.version.get(s, 0) for s in read)
-        if node.name not in self.backward or self.seen.get(node.name) != stamp:
+        stale = self.seen.get(node.name) != stamp and self.joint.roles[node.name] is not Role.SIZE
+        if node.name not in self.backward or stale:
             self.emit_backward(node, self.read)
             self.seen[node.name] = stamp
         return self.backward[node.name]
@@ -209,18 +218,27 @@ def _check(
     for name in (*schedule, *forward):
         if name not in by_name or joint.roles[name] not in (Role.OP, Role.OUTPUT):
             raise RewriteError("the plan names it, but this graph has no such op", name)
-    expected = [
-        n.name
-        for n in joint.nodes
-        if joint.roles[n.name] in (Role.OP, Role.OUTPUT) and joint.sides[n.name] is Side.BACKWARD
-    ]
-    given = [name for name in schedule if joint.sides[name] is Side.BACKWARD]
-    if given != expected:
-        wrong = next((e for e, g in zip(expected, given, strict=False) if e != g), None)
-        raise RewriteError(
-            "the schedule must run every backward op of the graph once, in the graph's order",
-            wrong or next(iter(set(expected) ^ set(given))),
-        )
+    _check_order(joint, schedule, Side.BACKWARD, "the schedule")
+    _check_order(joint, forward, Side.FORWARD, "the forward")
+    seen: set[str] = set()
+    for name in forward:
+        if joint.sides[name] is Side.BACKWARD:
+            raise RewriteError("the forward names it, but it needs the tangents", name)
+        if name in seen:
+            raise RewriteError("the forward may run it once only", name)
+        seen.add(name)
+
+
+def _check_order(joint: JointGraph, names: Sequence[str], side: Side, who: str) -> None:
+    ops = (n.name for n in joint.nodes if joint.roles[n.name] in (Role.OP, Role.OUTPUT))
+    expected = [name for name in ops if joint.sides[name] is side]
+    given = [name for name in names if joint.sides[name] is side]
+    for index in range(max(len(expected), len(given))):
+        if expected[index : index + 1] != given[index : index + 1]:
+            wrong = (expected if index < len(expected) else given)[index]
+            raise RewriteError(
+                f"{who} must run every {side} op of the graph once, in the graph's order", wrong
+            )
 
 
 def _emit_inputs(state: _Replay) -> None:
@@ -232,7 +250,10 @@ def _emit_inputs(state: _Replay) -> None:
 
 
 def _emit_forward(state: _Replay, ops: list[fx.Node]) -> None:
-    """The forward's ops in order, views and sizes before their first use, the rest at the end."""
+    """The forward's ops in order, views before their first use, the rest at the end.
+
+    Sizes are read as soon as they can be: read later, they would keep a tensor alive till then.
+    """
     joint = state.joint
 
     def need(node: fx.Node) -> None:
@@ -253,12 +274,34 @@ def _emit_forward(state: _Replay, ops: list[fx.Node]) -> None:
         need(op)
         for item in joint.items(op):
             state.emit_forward(item)
+        for size in _sizes_after(joint, op, state.forward.keys()):
+            need(size)
     for node in joint.nodes:
         glue = joint.roles[node.name] in (Role.VIEW, Role.SIZE)
         wanted = joint.sides[node.name] is Side.FORWARD or joint.roles[node.name] is Role.SIZE
         if glue and wanted and joint.sides[node.name] is not Side.BACKWARD:
             if all(a.name in state.forward for a in leaves(node)):
                 need(node)
+
+
+def _sizes_after(joint: JointGraph, op: fx.Node, made: AbstractSet[str]) -> Iterator[fx.Node]:
+    """Sizes read off what an op has just made, if all else that they read is made too."""
+
+    def ready(node: fx.Node) -> bool:
+        if node.name in made:
+            return True
+        glue = joint.roles[node.name] in (Role.VIEW, Role.SIZE)
+        return glue and all(ready(a) for a in leaves(node))
+
+    stack, seen = [op], {op}
+    while stack:
+        for user in stack.pop().users:
+            role = joint.roles[user.name]
+            if role in (Role.VIEW, Role.ITEM, Role.SIZE) and user not in seen:
+                seen.add(user)
+                stack.append(user)
+                if role is Role.SIZE and user.name not in made and ready(user):
+                    yield user
 
 
 def _glue(joint: JointGraph, nodes: list[fx.Node]) -> bool:

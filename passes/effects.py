@@ -1,0 +1,33 @@
+"""Which calls must happen exactly as often as the program says: draws, writes, effects."""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+from .private import OpOverload, impure
+
+__all__ = ["draws", "happens_once"]
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a call draws random numbers. Fused attention is tagged so, but without dropout it
+    draws none.
+    """
+    target = node.target
+    if not isinstance(target, OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    for index, argument in enumerate(target._schema.arguments):
+        if argument.name == "dropout_p":
+            given = node.args[index] if index < len(node.args) else node.kwargs.get("dropout_p", 0.0)
+            return given != 0
+    return True
+
+
+def happens_once(node: fx.Node) -> bool:
+    """Whether a call draws, writes to an argument or has another effect beyond its result."""
+    if node.op != "call_function":
+        return False
+    target = node.target
+    tagged = isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+    return draws(node) if tagged else impure(node)
