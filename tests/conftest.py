@@ -7,6 +7,12 @@ import pytest
 import torch
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--golden-update", action="store_true", help="rewrite the expected text in tests/golden"
+    )
+
+
 def pytest_configure() -> None:
     # One thread in each process: `pytest -n 2` fills two cores, and a sum has one order everywhere.
     torch.set_num_threads(1)

@@ -161,13 +161,29 @@ CASES: dict[str, Case] = {
 }
 
 
-def compiled(case: Case, partition: Partition) -> Callable[..., Any]:
+class Logged(fx.Interpreter):
+    """Runs a graph and notes the names of the calls in the order in which they run."""
+
+    def __init__(self, module: fx.GraphModule, log: list[str]) -> None:
+        super().__init__(module)
+        self.log = log
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.op == "call_function":
+            self.log.append(n.name)
+        return super().run_node(n)
+
+
+def compiled(
+    case: Case, partition: Partition, log: list[str] | None = None
+) -> Callable[..., Any]:
     """The function of a case, split by ``partition`` and run op by op."""
+    noted: list[str] = [] if log is None else log
 
     def run(module: fx.GraphModule, inputs: Any) -> Any:
-        return make_boxed_func(module)
+        return make_boxed_func(lambda *given: Logged(module, noted).run(*given))
 
-    run_fn: Callable[..., Any] = aot_function(
+    made: Callable[..., Any] = aot_function(
         case.function,
         run,
         partition_fn=partition,
@@ -175,7 +191,7 @@ def compiled(case: Case, partition: Partition) -> Callable[..., Any]:
         keep_inference_input_mutations=True,
         dynamic=case.dynamic,
     )
-    return run_fn
+    return made
 
 
 def joint_module(case: Case) -> tuple[fx.GraphModule, int]:
@@ -236,3 +252,17 @@ def assert_same(got: Step, want: Step) -> None:
         for index, (a, b) in enumerate(pairs):
             assert (a is None) == (b is None), f"{kind} {index}"
             assert a is None or torch.equal(a, b), f"{kind} {index}"
+
+
+def step_by_halves(case: Case, count: int, forward: Any, backward: Any) -> Step:
+    """Run one training step of a case by its two halves, without autograd."""
+    arguments = [a.detach() for a in case.arguments()]
+    torch.manual_seed(1)
+    returned = forward(*arguments)
+    outputs, handed = returned[:count], returned[count:]
+    tensors = [v for v in handed if isinstance(v, Tensor)]
+    sizes = [v for v in handed if not isinstance(v, Tensor)]
+    generator = torch.Generator().manual_seed(2)
+    tangents = [torch.rand(o.shape, generator=generator) for o in outputs]
+    gradients = backward(*sizes, *tensors, *tangents)
+    return Step(tuple(outputs), tuple(gradients), tuple(arguments))
