@@ -73,7 +73,7 @@ def _data_dependent(joint: JointGraph, node: fx.Node) -> bool:
     """A second run would bind the same symbolic size again, and the two need not be equal."""
     return "unbacked_bindings" in node.meta or (
         isinstance(node.target, OpOverload)
-        and (torch.Tag.dynamic_output_shape in node.target.tags)
+        and torch.Tag.dynamic_output_shape in node.target.tags
     )
 
 
@@ -82,7 +82,7 @@ def _unknown_higher_order(joint: JointGraph, node: fx.Node) -> bool:
     return isinstance(node.target, HigherOrderOperator)
 
 
-_DISCRETE = frozenset({"topk", "sort", "argsort", "kthvalue", "multinomial", "unique_dim", "_unique2"})
+_DISCRETE = frozenset({"topk", "sort", "argsort", "kthvalue", "multinomial"})
 
 
 def _discrete(joint: JointGraph, node: fx.Node) -> bool:
@@ -124,7 +124,7 @@ def _must_recompute(joint: JointGraph, node: fx.Node) -> bool:
 
 
 def _leaves_region(joint: JointGraph, node: fx.Node) -> bool:
-    """Whether another checkpoint region, or none, reads the value: then it is not the region's own."""
+    """Whether another checkpoint region, or none, reads the value: then it isn't the region's own."""
     region = node.meta.get("ac_graph_id")
     stack, seen = [node], {node}
     while stack:

@@ -11,16 +11,17 @@ __all__ = ["draws", "happens_once"]
 
 
 def draws(node: fx.Node) -> bool:
-    """Whether a call draws random numbers. Fused attention is tagged so, but without dropout it
-    draws none.
+    """Whether a call draws random numbers.
+
+    Fused attention is tagged as if it did, but without dropout it draws none.
     """
     target = node.target
     if not isinstance(target, OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
     for index, argument in enumerate(target._schema.arguments):
         if argument.name == "dropout_p":
-            given = node.args[index] if index < len(node.args) else node.kwargs.get("dropout_p", 0.0)
-            return given != 0
+            named = node.kwargs.get("dropout_p", 0.0)
+            return bool((node.args[index] if index < len(node.args) else named) != 0)
     return True
 
 

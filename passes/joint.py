@@ -25,8 +25,8 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from .private import OpOverload, impure, storage_key
 from .errors import GraphError
+from .private import OpOverload, impure, storage_key
 
 __all__ = ["JointGraph", "Role", "Side", "leaves", "mutated_arguments"]
 
@@ -89,7 +89,7 @@ class JointGraph:
         """
         _check(module.graph, num_fwd_outputs)
         roles, storages, spare = _roles(module.graph)
-        sides = _sides(module.graph, num_fwd_outputs, roles)
+        sides = _sides(module.graph, num_fwd_outputs, roles, storages)
         written = frozenset(
             storages[a.name]
             for n in module.graph.nodes
@@ -168,12 +168,12 @@ def _check(graph: fx.Graph, num_fwd_outputs: int) -> None:
                 "as AOTAutograd traces them",
                 node.name,
             )
-        if node.op == "call_function" and "val" not in node.meta:
-            if node.users or not impure(node):
-                raise GraphError(
-                    "no traced value in meta['val']; run the graph through FakeTensorProp first",
-                    node.name,
-                )
+        bare = node.op == "call_function" and "val" not in node.meta
+        if bare and (node.users or not impure(node)):
+            raise GraphError(
+                "no traced value in meta['val']; run the graph through FakeTensorProp first",
+                node.name,
+            )
 
 
 def _roles(
@@ -230,15 +230,28 @@ def _spare(node: fx.Node, value: Any, owner: dict[int, str]) -> tuple[torch.Tens
     return tuple(t for t in tensors if storage_key(t) not in taken | owner.keys())
 
 
-def _sides(graph: fx.Graph, num_fwd_outputs: int, roles: dict[str, Role]) -> dict[str, Side]:
+def _sides(
+    graph: fx.Graph, num_fwd_outputs: int, roles: dict[str, Role], storages: dict[str, str]
+) -> dict[str, Side]:
     sides: dict[str, Side] = {}
     for node in graph.nodes:
         sides[node.name] = Side.BACKWARD if _from_backward(node, sides, roles) else Side.EITHER
+    written = {
+        storages[a.name]
+        for n in graph.nodes
+        for a in mutated_arguments(n)
+        if sides[n.name] is Side.EITHER and a.name in storages
+    }
+
+    def reads_old(node: fx.Node) -> bool:
+        """Whether an op reads what the forward overwrites: in the backward it would be too late."""
+        op = roles[node.name] in (Role.OP, Role.SIZE)
+        return op and any(storages.get(a.name) in written for a in node.all_input_nodes)
+
     roots = [n for n in _flat_outputs(graph)[:num_fwd_outputs] if isinstance(n, fx.Node)]
     for node in graph.nodes:
-        if node.op == "placeholder" and sides[node.name] is not Side.BACKWARD:
-            roots.append(node)
-        elif sides[node.name] is Side.EITHER and node.op == "call_function" and impure(node):
+        once = node.op == "call_function" and (impure(node) or reads_old(node))
+        if sides[node.name] is Side.EITHER and (node.op == "placeholder" or once):
             roots.append(node)
     while roots:
         node = roots.pop()

@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from .private import extract_modules, graph_module
 from .errors import RewriteError
 from .joint import JointGraph, Role, Side, leaves
+from .private import extract_modules, graph_module
 from .rerun import Form, rerun_form
 
 __all__ = ["Split", "replay_schedule", "split"]
@@ -86,7 +85,10 @@ class _Replay:
         module = graph_module(self.joint.module, self.graph)
         module.meta.update(self.joint.module.meta)
         forward, backward = extract_modules(
-            module, tuple(self.saved.values()), tuple(self.sizes.values()), self.joint.num_fwd_outputs
+            module,
+            tuple(self.saved.values()),
+            tuple(self.sizes.values()),
+            self.joint.num_fwd_outputs,
         )
         # What no op of the backward reads in the end, the extraction leaves out.
         names = {n.name for n in backward.graph.nodes}
@@ -132,11 +134,14 @@ class _Replay:
         for made in self.joint.makes(node):
             self.version[made] = self.version.get(made, 0) + 1
         for item in self.joint.items(node):
-            if form is None or item.args[1] < form.results:
+            index: Any = item.args[1]
+            if form is None or index < form.results:
                 self.emit_backward(item, lambda a: self.backward[a.name])
-        for size in _sizes_after(self.joint, node, self.forward.keys() | self.backward.keys()):
-            if size.name not in self.forward:
-                self.read(size)
+        for size in _sizes_after(self.joint, node, self._made):
+            self.read(size)
+
+    def _made(self, name: str) -> bool:
+        return name in self.forward or name in self.backward
 
     def _rerun(self, node: fx.Node, form: Form) -> None:
         args = fx.map_arg(form.args, self.read)
@@ -164,15 +169,16 @@ class _Replay:
 
     def _placeholder(self, node: fx.Node) -> fx.Node:
         new = self.forward[node.name]
-        if self.joint.roles[node.name] is Role.INPUT and node.op == "placeholder":
-            if self.joint.sides[node.name] is not Side.BACKWARD:
-                self.saved[node.name] = new
+        mine = self.joint.sides[node.name] is not Side.BACKWARD and node.op == "placeholder"
+        if mine and self.joint.roles[node.name] is Role.INPUT:
+            self.saved[node.name] = new
         return new
 
     def _save(self, node: fx.Node) -> fx.Node:
         if node.name not in self.forward:
             raise RewriteError(
-                "the schedule reads it before any op has made it; the plan belongs to another graph",
+                "the schedule reads it before any op has made it; "
+                "the plan belongs to another graph",
                 node.name,
             )
         self.saved[node.name] = self.forward[node.name]
@@ -274,21 +280,21 @@ def _emit_forward(state: _Replay, ops: list[fx.Node]) -> None:
         need(op)
         for item in joint.items(op):
             state.emit_forward(item)
-        for size in _sizes_after(joint, op, state.forward.keys()):
+        for size in _sizes_after(joint, op, state.forward.__contains__):
             need(size)
     for node in joint.nodes:
         glue = joint.roles[node.name] in (Role.VIEW, Role.SIZE)
         wanted = joint.sides[node.name] is Side.FORWARD or joint.roles[node.name] is Role.SIZE
-        if glue and wanted and joint.sides[node.name] is not Side.BACKWARD:
-            if all(a.name in state.forward for a in leaves(node)):
-                need(node)
+        mine = glue and wanted and joint.sides[node.name] is not Side.BACKWARD
+        if mine and all(a.name in state.forward for a in leaves(node)):
+            need(node)
 
 
-def _sizes_after(joint: JointGraph, op: fx.Node, made: AbstractSet[str]) -> Iterator[fx.Node]:
+def _sizes_after(joint: JointGraph, op: fx.Node, made: Callable[[str], bool]) -> Iterator[fx.Node]:
     """Sizes read off what an op has just made, if all else that they read is made too."""
 
     def ready(node: fx.Node) -> bool:
-        if node.name in made:
+        if made(node.name):
             return True
         glue = joint.roles[node.name] in (Role.VIEW, Role.SIZE)
         return glue and all(ready(a) for a in leaves(node))
@@ -300,7 +306,7 @@ def _sizes_after(joint: JointGraph, op: fx.Node, made: AbstractSet[str]) -> Iter
             if role in (Role.VIEW, Role.ITEM, Role.SIZE) and user not in seen:
                 seen.add(user)
                 stack.append(user)
-                if role is Role.SIZE and user.name not in made and ready(user):
+                if role is Role.SIZE and not made(user.name) and ready(user):
                     yield user
 
 

@@ -34,8 +34,11 @@ def verify(joint: JointGraph, split: Split) -> None:
             beside its base; a draw, write or effect that is missing, stands twice, or stands in
             the wrong half. The message holds the name of the node.
     """
-    split.forward.graph.lint()
-    split.backward.graph.lint()
+    for module in (split.forward, split.backward):
+        try:
+            module.graph.lint()
+        except RuntimeError as error:
+            raise AssertionError(f"no valid graph: {error}") from error
     _check_inputs(joint, split)
     handed = _check_outputs(joint, split)
     _check_hand_over(joint, split, handed)

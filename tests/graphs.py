@@ -155,7 +155,8 @@ CASES: dict[str, Case] = {
     "either": Case(either, ((4, 4),)),
     "dynamic": Case(residual, ((6, 4), (4, 4), (4, 4)), dynamic=True),
     "dynamic_view": Case(
-        lambda x, w: (x @ w).view(-1, 2, 2).sin().sum(0).exp().mean(), ((6, 4), (4, 4)),
+        lambda x, w: (x @ w).view(-1, 2, 2).sin().sum(0).exp().mean(),
+        ((6, 4), (4, 4)),
         dynamic=True,
     ),
 }
@@ -174,9 +175,7 @@ class Logged(fx.Interpreter):
         return super().run_node(n)
 
 
-def compiled(
-    case: Case, partition: Partition, log: list[str] | None = None
-) -> Callable[..., Any]:
+def compiled(case: Case, partition: Partition, log: list[str] | None = None) -> Callable[..., Any]:
     """The function of a case, split by ``partition`` and run op by op."""
     noted: list[str] = [] if log is None else log
 
@@ -266,3 +265,29 @@ def step_by_halves(case: Case, count: int, forward: Any, backward: Any) -> Step:
     tangents = [torch.rand(o.shape, generator=generator) for o in outputs]
     gradients = backward(*sizes, *tensors, *tangents)
     return Step(tuple(outputs), tuple(gradients), tuple(arguments))
+
+
+class Sketch:
+    """A joint graph drawn by hand. Inputs are named as AOTAutograd names them."""
+
+    def __init__(self, **inputs: Tensor) -> None:
+        self.graph = fx.Graph()
+        self.nodes: dict[str, fx.Node] = {}
+        for name, value in inputs.items():
+            self.nodes[name] = self.graph.placeholder(name)
+            self.nodes[name].meta["val"] = value
+
+    def __getitem__(self, name: str) -> fx.Node:
+        return self.nodes[name]
+
+    def call(self, name: str, target: Any, *args: Any, val: Any = None, **meta: Any) -> fx.Node:
+        """Add a call; its traced value is ``val``, or what the target gives for its arguments."""
+        node = self.graph.create_node("call_function", target, args, name=name)
+        given = fx.map_arg(args, lambda n: n.meta["val"])
+        node.meta.update(meta, val=target(*given) if val is None else val)
+        self.nodes[name] = node
+        return node
+
+    def done(self, forward: list[Any], backward: list[Any]) -> JointGraph:
+        self.graph.output([*forward, *backward])
+        return JointGraph.from_module(fx.GraphModule({}, self.graph), len(forward))

@@ -37,9 +37,7 @@ class Golden:
     def read(cls, path: Path) -> Golden:
         whole = path.read_text()
         head, _, text = whole.partition("\n--- forward\n")
-        fields = dict(
-            line.split(": ", 1) for line in head.splitlines() if not line.startswith("#")
-        )
+        fields = dict(line.split(": ", 1) for line in head.splitlines() if not line.startswith("#"))
         return cls(
             fields["case"], fields["forward"].split(), fields["backward"].split(), head, text
         )
