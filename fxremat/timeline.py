@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .problem import Kind, Phase, Problem
+from .problem import Kind, Op, Phase, Problem
 
 __all__ = ["Copy", "Timeline", "copies", "replay"]
 
@@ -113,6 +113,9 @@ def replay(problem: Problem, schedule: Sequence[int]) -> Timeline:
             reason = problem.values[value].unsaveable
             raise ValueError(f"{problem.values[value].name} may not be saved: {reason}")
     hoisted = _hoisted(problem, saved)
+    for index in sorted(hoisted.intersection(schedule)):
+        if problem.ops[index].fixed:
+            raise _again(problem.ops[index])
     order = tuple(o for o in problem.forward if problem.ops[o].phase is Phase.FORWARD or o in hoisted)
     extra = [*schedule, *hoisted]
     base = problem.needed
@@ -137,8 +140,12 @@ def _check(problem: Problem, schedule: Sequence[int]) -> None:
         op = problem.ops[index]
         again = op.phase is Phase.FORWARD or index in seen
         if op.fixed and again and op.phase is not Phase.BACKWARD:
-            raise ValueError(f"{op.name} may not run again: {op.fixed}")
+            raise _again(op)
         seen.add(index)
+
+
+def _again(op: Op) -> ValueError:
+    return ValueError(f"{op.name} may not run again: {op.fixed}")
 
 
 def _hoisted(problem: Problem, saved: Sequence[int]) -> set[int]:

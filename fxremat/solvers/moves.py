@@ -118,7 +118,7 @@ def _apply(state: State, chosen: list[_Eviction], limit: int, overflow: int) -> 
 
 
 def insert(state: State, additions: list[tuple[int, list[int]]]) -> State | None:
-    """A state with runs put before positions, or None if it would save a value that may not be."""
+    """A state with runs put before positions, or None if rules forbid it."""
     at: dict[int, dict[int, None]] = {}
     for position, runs in additions:
         at.setdefault(position, {}).update(dict.fromkeys(runs))
@@ -129,11 +129,21 @@ def insert(state: State, additions: list[tuple[int, list[int]]]) -> State | None
         if op >= 0:
             ops.append(op)
     made = State(state.table, ops)
-    saveable = state.table.saveable
-    if all(c.start != SAVED or saveable[v] for v, c in made.first.items()):
-        prune(made)
-        return made
-    return None
+    if not _legal(made):
+        return None
+    prune(made)
+    return made
+
+
+def _legal(state: State) -> bool:
+    """Whether a state saves only what it may, and hoists no fixed op that also stands in it."""
+    table = state.table
+    once = {op for op in state.ops if not table.rerun[op] and not table.is_backward[op]}
+    return all(
+        table.saveable[v] and table.producer[v] not in once
+        for v, copy in state.first.items()
+        if copy.start == SAVED
+    )
 
 
 def prune(state: State) -> None:

@@ -53,8 +53,8 @@ class PeakSolver:
         self.pool = Pool(problem)
         self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         self.timed_out = False
-        self.start = State(self.table, baseline(problem))
-        self.baseline = self.pool.add(self.start.schedule())
+        self.baseline = self._first()
+        self.start = State(self.table, self.baseline.schedule)
         self._cuts: list[State] | None = None
 
     def solve(self, limit: int) -> Point | None:
@@ -85,13 +85,20 @@ class PeakSolver:
                 for point in self.pool.points[:3]:
                     for batch in (0.2, 0.0):
                         self._settle(drain(State(self.table, point.schedule), limit, batch), limit)
-                if self.pool.least.peak > limit:
+                if self.pool.least.peak > limit or limit <= 0:
                     break
         least = self.pool.least.peak
         self.solve(least)
         found = self.pool.best(least)
         assert found is not None  # the plan that reached it is in the pool
         return found
+
+    def _first(self) -> Point:
+        """The baseline or, where rules forbid it, the first cut; the cut tells what conflicts."""
+        try:
+            return self.pool.add(baseline(self.problem))
+        except ValueError:
+            return self.pool.add(next(cuts(self.problem, self.table)))
 
     def _late(self) -> bool:
         self.timed_out = self.timed_out or time.monotonic() > self.deadline
