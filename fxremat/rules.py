@@ -15,7 +15,7 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from passes.effects import draws, happens_once
-from passes.joint import JointGraph, Role, mutated_arguments
+from passes.joint import JointGraph, Role, Side, mutated_arguments
 from passes.private import HigherOrderOperator, OpOverload
 from passes.rerun import rerun_form
 
@@ -82,7 +82,9 @@ def _unknown_higher_order(joint: JointGraph, node: fx.Node) -> bool:
     return isinstance(node.target, HigherOrderOperator)
 
 
-_DISCRETE = frozenset({"topk", "sort", "argsort", "kthvalue", "multinomial"})
+_DISCRETE = frozenset(
+    {"topk", "sort", "argsort", "kthvalue", "median", "nanmedian", "mode", "multinomial"}
+)
 
 
 def _discrete(joint: JointGraph, node: fx.Node) -> bool:
@@ -124,15 +126,15 @@ def _must_recompute(joint: JointGraph, node: fx.Node) -> bool:
 
 
 def _leaves_region(joint: JointGraph, node: fx.Node) -> bool:
-    """Whether another checkpoint region, or none, reads the value: then it isn't the region's own."""
+    """Whether the forward reads the value outside its checkpoint region: then it isn't its own."""
     region = node.meta.get("ac_graph_id")
     stack, seen = [node], {node}
     while stack:
         for user in stack.pop().users:
             if user.op == "output":
                 return True
-            if joint.sides[user.name] == "backward" or user in seen:
-                continue
+            if joint.sides[user.name] is not Side.FORWARD or user in seen:
+                continue  # a derivative's own reads are no use outside the region
             if user.meta.get("ac_graph_id") != region:
                 return True
             if joint.roles[user.name] in (Role.VIEW, Role.ITEM):

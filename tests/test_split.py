@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from graphs import CASES, Step, assert_same, compiled, joint, step, step_by_halves
+from tests.graphs import CASES, Step, assert_same, compiled, joint, step, step_by_halves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import fx

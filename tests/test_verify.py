@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from graphs import CASES, joint
+from tests.graphs import CASES, joint
 from torch import fx
 from torch.utils import _pytree as pytree
 
