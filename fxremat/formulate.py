@@ -106,7 +106,7 @@ def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
     returned = joint.outputs()[1]
     stored = dict.fromkeys(joint.storages[n.name] for n in returned if n.name in joint.storages)
     copied = [
-        sizing.storage(n.meta["val"])
+        sizing.storage(n.meta["val"].new_empty(n.meta["val"].shape))  # an expanded one in full
         for n in returned
         if n.name in joint.storages and not _keeps_layout(joint, n)
     ]

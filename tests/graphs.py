@@ -103,7 +103,8 @@ def pieces(x: Tensor) -> Tensor:
     a, b = x.exp().split(2)
     c, d = a.chunk(2, 1)
     e, f = b.unbind(0)
-    return (c * d).sin().sum() + (e * f).sigmoid().sum()
+    total: Tensor = (c * d).sin().sum() + (e * f).sigmoid().sum()
+    return total
 
 
 def alias_of_input(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.graphs import CASES, Sketch, joint
 from torch import Tensor, fx
 
 from passes.errors import GraphError
 from passes.joint import JointGraph, Role, Side, leaves, mutated_arguments
+from tests.graphs import CASES, Sketch, joint
 
 aten = torch.ops.aten
 
@@ -204,7 +204,9 @@ def test_unsafe_view_is_seen_as_a_view() -> None:
     draw = sketch()
     draw.call("sin", aten.sin.default, draw["primals_1"])
     draw.call("flat", aten._unsafe_view.default, draw["sin"], [16])
-    draw.call("rows", aten.select.int, draw.call("v", aten.view.default, draw["flat"], [8, 2]), 0, 0)
+    draw.call(
+        "rows", aten.select.int, draw.call("v", aten.view.default, draw["flat"], [8, 2]), 0, 0
+    )
     graph = draw.done([draw["rows"]], [draw["tangents_1"]])
     assert aliases(graph) == {"flat": "sin", "v": "sin", "rows": "sin"}
     assert by_role(graph, Role.VIEW) == ["flat", "v", "rows"]
@@ -255,14 +257,13 @@ def test_random_op_that_nobody_reads_belongs_to_the_forward() -> None:
 
 def test_reader_of_what_the_forward_overwrites_belongs_to_the_forward() -> None:
     """Run in the backward it would read the new contents, though only the backward needs it."""
-    draw = sketch()
+    state = torch.rand(4, 4)
+    draw = Sketch(primals_1=state, primals_2=torch.rand(4, 4), tangents_1=torch.rand(4, 4))
     draw.call("t", aten.t.default, draw["primals_1"])
     draw.call("cos", aten.cos.default, draw["t"])
     draw.call("sin", aten.sin.default, draw["cos"])
     draw.call("mul", aten.mul.Tensor, draw["tangents_1"], draw["sin"])
-    draw.call(
-        "copy_", aten.copy_.default, draw["primals_1"], draw["cos"], val=draw["t"].meta["val"].t()
-    )
+    draw.call("copy_", aten.copy_.default, draw["primals_1"], draw["primals_2"], val=state)
     graph = draw.done([], [draw["mul"]])
     assert by_side(graph, Side.FORWARD) == "cos copy_"
     assert by_side(graph, Side.EITHER) == "sin"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.graphs import CASES, Step, assert_same, compiled, joint, step, step_by_halves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import fx
@@ -19,6 +18,7 @@ from passes.joint import JointGraph, Role, Side
 from passes.split import Split, split
 from passes.text import render
 from passes.verify import verify
+from tests.graphs import CASES, Step, assert_same, compiled, joint, step, step_by_halves
 
 GOLDEN = sorted((Path(__file__).parent / "golden" / "split").glob("*.txt"))
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.graphs import CASES, joint
 from torch import fx
 from torch.utils import _pytree as pytree
 
 from passes.joint import JointGraph, Role, Side
 from passes.split import Split, split
 from passes.verify import verify
+from tests.graphs import CASES, joint
 
 aten = torch.ops.aten
 
