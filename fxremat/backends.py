@@ -18,10 +18,10 @@ from torch import fx
 
 from passes import private
 
-from .budget import format_bytes
+from .inductor import Attempt
 from .options import Options
-from .plan import Plan
-from .planning import Planned, Workspaces, plan_joint
+from .plan import Plan, summary
+from .planning import plan_joint
 
 __all__ = ["Backend", "backend", "entry_point"]
 
@@ -52,27 +52,31 @@ class Backend:
         """Compile one graph, as ``torch.compile`` asks for it."""
         inner = self.options.inner
         if inner == "inductor":
-            return private.compile_with_inductor(module, example_inputs, self._inductor_partition)
+            return self._with_inductor(module, example_inputs)
         compiler = private.run_op_by_op if inner == "eager" else _boxed(inner)
-        return private.compile_with_aot(module, example_inputs, compiler, self._partition)
 
-    def _partition(
-        self, module: fx.GraphModule, joint_inputs: Sequence[Any], *, num_fwd_outputs: int, **_: Any
-    ) -> Halves:
-        return self._split(module, num_fwd_outputs, None)
+        def partition(joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Halves:
+            planned = plan_joint(joint, num_fwd_outputs, self.options)
+            self._take(planned.plan)
+            return planned.split.forward, planned.split.backward
 
-    def _inductor_partition(
-        self, module: fx.GraphModule, joint_inputs: Sequence[Any], *, num_fwd_outputs: int, **_: Any
-    ) -> Halves:
-        return self._split(module, num_fwd_outputs, None)
+        return private.compile_with_aot(module, example_inputs, compiler, partition)
 
-    def _split(
-        self, module: fx.GraphModule, num_fwd_outputs: int, workspaces: Workspaces | None
-    ) -> Halves:
-        planned = plan_joint(module, num_fwd_outputs, self.options, workspaces)
-        self.plans.append(planned.plan)
-        _report(planned)
-        return planned.split.forward, planned.split.backward
+    def _with_inductor(
+        self, module: fx.GraphModule, example_inputs: Sequence[Any]
+    ) -> Callable[..., Any]:
+        """Compile, and plan again with a margin where the compiled code would break the budget."""
+        attempt = Attempt(self.options)
+        while not attempt.compile(module, example_inputs):
+            log.info("compiled code needs %d bytes more than planned; planning again", attempt.excess)
+        for plan in attempt.plans():
+            self._take(plan)
+        assert attempt.compiled.run is not None  # compile() returned
+        return attempt.compiled.run
+
+    def _take(self, plan: Plan) -> None:
+        self.plans.append(plan)
+        log.info("%s", summary(plan))
 
 
 def backend(budget: object = None, **options: object) -> Backend:
@@ -115,17 +119,3 @@ def _boxed(compiler: Callable[..., Any]) -> Callable[..., Any]:
         return private.boxed(compiler(module, inputs))
 
     return compile_half
-
-
-def _report(planned: Planned) -> None:
-    plan = planned.plan
-    log.info(
-        "peak %s of %s (budget %s), %+.1f%% time, %d values saved, %d runs recomputed, %.2f s",
-        format_bytes(plan.predicted_peak),
-        format_bytes(plan.baseline_peak),
-        "none" if plan.budget is None else format_bytes(plan.budget),
-        100 * plan.overhead,
-        len(plan.saved),
-        len(plan.recomputed),
-        sum(plan.timings.values()),
-    )

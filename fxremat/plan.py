@@ -14,7 +14,7 @@ from typing import Any
 
 from .budget import format_bytes
 
-__all__ = ["Plan", "SavedValue"]
+__all__ = ["Plan", "SavedValue", "summary"]
 
 FORMAT = 1
 
@@ -125,3 +125,13 @@ class Plan:
         if not self.complete:
             lines.append("the search was stopped by the time limit; a longer one may do better")
         return "\n".join(lines)
+
+
+def summary(plan: Plan) -> str:
+    """What was decided, in one line."""
+    limit = "none" if plan.budget is None else format_bytes(plan.budget)
+    return (
+        f"peak {format_bytes(plan.predicted_peak)} of {format_bytes(plan.baseline_peak)} "
+        f"(budget {limit}), {plan.overhead:+.1%} time, {len(plan.saved)} values saved, "
+        f"{len(plan.recomputed)} runs recomputed, planned in {sum(plan.timings.values()):.2f} s"
+    )

@@ -50,11 +50,13 @@ class Planned:
         plan: the plan.
         problem: the problem that it solves.
         split: forward and backward as the plan says.
+        workspaces: bytes that ops hold while they run, by signature.
     """
 
     plan: Plan
     problem: Problem
     split: Split
+    workspaces: dict[str, int]
 
 
 @dataclass
@@ -75,6 +77,7 @@ def plan_joint(
     num_fwd_outputs: int,
     options: Options,
     workspaces: Workspaces | None = None,
+    margin: int = 0,
 ) -> Planned:
     """Plan a joint graph and split it.
 
@@ -84,6 +87,7 @@ def plan_joint(
         options: budget, cost model and the rest.
         workspaces: for the nodes of a graph, workspace bytes by signature; measured on the
             device by default.
+        margin: bytes to stay below the budget, for what the inner compiler adds.
 
     Raises:
         BudgetError: if no plan meets the budget and the options don't take the closest.
@@ -95,20 +99,30 @@ def plan_joint(
     with clock.stage("joint"):
         joint = JointGraph.from_module(clean(module), num_fwd_outputs)
     with clock.stage("costs"):
-        problem = formulate(joint, _sizing(joint, options, workspaces or measured_workspaces))
+        device = device_of(joint)
+        ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
+        held = (workspaces or measured_workspaces)(ops, device)
+        problem = formulate(joint, _sizing(ops, device, options, held))
     with clock.stage("solver"):
         solver = PeakSolver(problem, options.effort, options.time_limit)
-        limit, point = _choose(solver, options)
+        limit, point = _choose(solver, options, margin)
     with clock.stage("split"):
         timeline = replay(problem, point.schedule)
         plan = _plan(joint, problem, solver, limit, point, timeline, clock.timings)
         halves = split(joint, plan.schedule, plan.forward)
-    return Planned(plan, problem, halves)
+    return Planned(plan, problem, halves, held)
 
 
 def measured_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:
     """Workspace bytes by signature, measured on the device."""
     return {key: m.workspace for key, m in workspace.measure(nodes, device).items()}
+
+
+def external_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:
+    """The same for ops that Inductor runs as ATen's own kernels; it fuses the others."""
+    from passes.inductor import is_external
+
+    return measured_workspaces([n for n in nodes if is_external(n)], device)
 
 
 def device_of(joint: JointGraph) -> torch.device:
@@ -120,12 +134,11 @@ def device_of(joint: JointGraph) -> torch.device:
     return torch.device("cpu")
 
 
-def _sizing(joint: JointGraph, options: Options, workspaces: Workspaces) -> Sizing:
-    device = device_of(joint)
+def _sizing(
+    ops: list[fx.Node], device: torch.device, options: Options, held: dict[str, int]
+) -> Sizing:
     profile = profiles.profile(options.device, device)
-    ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
-    held = workspaces(ops, device)
-    timings = {}
+    timings: dict[str, float] = {}
     if options.cost == "measured":
         timings = workspace.timings(workspace.measure(ops, device, timed=True))
     model = CostModel(profile, options.cost, timings)
@@ -137,13 +150,13 @@ def _sizing(joint: JointGraph, options: Options, workspaces: Workspaces) -> Sizi
     )
 
 
-def _choose(solver: PeakSolver, options: Options) -> tuple[int | None, Point]:
-    """The limit in bytes and the plan for it."""
+def _choose(solver: PeakSolver, options: Options, margin: int) -> tuple[int | None, Point]:
+    """The limit in bytes and the plan for it, ``margin`` bytes below if there is one."""
     budget: Budget = options.budget
     if budget.smallest:
         return None, solver.least()
     limit = budget.limit(solver.baseline.peak)
-    found = solver.solve(2**62 if limit is None else limit)
+    found = solver.solve(2**62 if limit is None else limit - margin)
     if found is not None:
         return limit, found
     least = solver.least()

@@ -1,8 +1,8 @@
 """Every private torch name that fxremat reaches, in one place.
 
 Tried with torch 2.13.0. When a new torch moves one of them, this is the file to mend; nothing else
-in ``passes`` or ``fxremat`` imports a name with a leading underscore from torch. Inductor is
-imported inside functions, since it is slow to import and only one of the inner compilers.
+in ``passes`` or ``fxremat`` imports a name with a leading underscore from torch. Inductor's names
+are in ``passes.inductor``, which is imported only when Inductor is the inner compiler.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ __all__ = [
     "OpOverload",
     "boxed",
     "compile_with_aot",
-    "compile_with_inductor",
     "extract_modules",
     "graph_module",
     "impure",
@@ -106,26 +105,3 @@ def compile_with_aot(
         keep_inference_input_mutations=True,
     )
     return make(module, example_inputs)
-
-
-def compile_with_inductor(
-    module: fx.GraphModule,
-    example_inputs: Sequence[Any],
-    partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]],
-) -> Callable[..., Any]:
-    """Compile with Inductor, its decompositions and joint-graph passes, split by ``partition``."""
-    from torch._inductor.compile_fx import compile_fx
-    from torch._inductor.custom_graph_pass import CustomPartitionerFn
-
-    class Partitioner(CustomPartitionerFn):
-        def __call__(
-            self, module: fx.GraphModule, inputs: Sequence[object], **kwargs: Any
-        ) -> tuple[fx.GraphModule, fx.GraphModule]:
-            return partition(module, inputs, **kwargs)
-
-        def uuid(self) -> Any | None:
-            return None
-
-    return compile_fx(
-        module, example_inputs, config_patches={"custom_partitioner_fn": Partitioner()}
-    )

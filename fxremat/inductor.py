@@ -1,0 +1,109 @@
+"""Planning for Inductor: plan, compile, look at what the kernels hold, plan again if too much.
+
+The plan is made for single ops. Inductor's fusion usually lowers the peak, and sometimes raises
+it by keeping a kernel's inputs longer. The peak of the compiled kernels is known before anything
+runs, so a plan that would break its budget is made again with that much margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import fx
+
+from .budget import format_bytes
+from .errors import BudgetError
+from .fakes import signature
+from .options import Options
+from .plan import Plan
+from .planning import Planned, external_workspaces, plan_joint
+from .problem import Kind
+
+__all__ = ["Attempt"]
+
+ATTEMPTS = 4
+
+
+class Attempt:
+    """One graph on its way through Inductor.
+
+    Attributes:
+        compiled: what Inductor made of it last.
+        excess: bytes by which the last compiled code was above the budget.
+    """
+
+    def __init__(self, options: Options) -> None:
+        from passes.inductor import Compiled
+
+        self.options = options
+        self.compiled = Compiled()
+        self.planned: Planned | None = None
+        self.excess = 0
+        self._margin = 0
+        self._tries = 0
+        self._workspaces: dict[str, int] = {}
+
+    def compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+        """Compile once; whether the result is within the budget.
+
+        Raises:
+            BudgetError: if it is not, after several plans, and the closest is not asked for.
+        """
+        from passes.inductor import compile_with_inductor
+
+        self.planned, self._tries = None, self._tries + 1
+        self.compiled = compile_with_inductor(
+            module, example_inputs, self._partition, self._workspace
+        )
+        peak, limit = self._peak(), self._limit()
+        self.excess = 0 if peak is None or limit is None else peak - limit
+        if self.excess <= 0:
+            return True
+        self._margin += self.excess
+        if self._tries < ATTEMPTS:
+            return False
+        if self.options.on_infeasible == "closest":
+            return True
+        raise BudgetError(
+            f"no plan found that Inductor compiles to within {limit} bytes "
+            f"({format_bytes(limit or 0)}); the last of {ATTEMPTS} needs {peak} bytes. "
+            "Ask for more, for budget='min', or use inner='eager'",
+            asked=limit,
+            least=peak,
+        )
+
+    def plans(self) -> list[Plan]:
+        """The plan, with the peak of the compiled code as its prediction."""
+        if self.planned is None:
+            return []
+        peak = self._peak()
+        plan = self.planned.plan
+        return [plan if peak is None else replace(plan, predicted_peak=peak)]
+
+    def _limit(self) -> int | None:
+        return None if self.planned is None else self.planned.plan.budget
+
+    def _peak(self) -> int | None:
+        """Most bytes that the compiled step holds at once."""
+        if self.planned is None:
+            return None
+        values = self.planned.problem.values
+        saved = {v.name: v.nbytes for v in self.planned.plan.saved}
+        peaks = self.compiled.peaks(saved)
+        held = sum(v.nbytes for v in values if v.held)
+        handed_in = sum(v.nbytes for v in values if v.kind is Kind.TANGENT)
+        return None if peaks is None else max(peaks[0], held + handed_in + peaks[1])
+
+    def _partition(
+        self, joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        self.planned = plan_joint(
+            joint, num_fwd_outputs, self.options, external_workspaces, self._margin
+        )
+        self._workspaces.update(self.planned.workspaces)
+        return self.planned.split.forward, self.planned.split.backward
+
+    def _workspace(self, node: fx.Node) -> int:
+        return self._workspaces.get(signature(node), 0) if "val" in node.meta else 0

@@ -1,0 +1,269 @@
+"""Inductor as the inner compiler, held to the plan's order, with the peak of what it made.
+
+Inductor fuses, reorders and lays out anew, so a plan made for single ops is not what runs. Four
+things keep it honest:
+
+* ``layout_optimization`` is off: it copies all weights of convolutions to another layout at the
+  start of the forward and holds the copies to its end;
+* after fusion the kernels are ordered by the plan: of several orders (Inductor's own, its
+  memory-saving ones, and the plan's by first and by last op of a kernel) the one with the lowest
+  peak is taken, workspaces of external kernels included;
+* ``allow_buffer_reuse`` is off: it keeps a buffer that is done with for a later one of its size,
+  through moments at which the external kernels' workspaces, unknown to Inductor, make the peak;
+* the generated code is replayed to the byte, so that a plan states what it will really hold.
+
+Every private name of Inductor that fxremat uses is in this file. Tried with torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch._functorch.config as functorch_config
+from torch import fx
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.custom_graph_pass import CustomPartitionerFn
+from torch._inductor.codegen.wrapper import (
+    AllocateLine,
+    ExternKernelAllocLine,
+    ExternKernelOutLine,
+    FreeIfNotReusedLine,
+    FreeLine,
+    ReuseLine,
+)
+from torch._inductor.ir import MultiOutput, MultiOutputLayout, NoneLayout
+from torch._inductor.memory import (
+    estimate_peak_memory,
+    prepare_planning_info,
+    topological_sort_bfs,
+    topological_sort_dfs,
+    topological_sort_lpmf,
+)
+from torch._inductor.virtualized import V
+from torch.utils._ordered_set import OrderedSet
+
+__all__ = ["Compiled", "compile_with_inductor"]
+
+Halves = tuple[fx.GraphModule, fx.GraphModule]
+Partition = Callable[..., Halves]
+Workspace = Callable[[fx.Node], int]
+
+
+@dataclass
+class Compiled:
+    """What Inductor made of one graph.
+
+    Attributes:
+        run: the compiled callable.
+        graphs: the lowered graphs, forward and backward.
+        workspace: bytes that an op holds while it runs as an external kernel.
+    """
+
+    run: Callable[..., Any] | None = None
+    graphs: list[Any] = field(default_factory=list)
+    workspace: Workspace = field(default=lambda node: 0)
+
+    def peaks(self, handed_over: dict[str, int]) -> tuple[int, int] | None:
+        """Most bytes that forward and backward hold at once, or None if not both are known.
+
+        Args:
+            handed_over: bytes of the backward's inputs that are freed after their last use, by
+                name; others are held by the caller.
+        """
+        forward = [g for g in self.graphs if not g.is_backward]
+        backward = [g for g in self.graphs if g.is_backward]
+        if len(forward) != 1 or len(backward) != 1:
+            return None
+        return (
+            _peak(forward[0], {}, self.workspace),
+            _peak(backward[0], handed_over, self.workspace),
+        )
+
+
+def compile_with_inductor(
+    module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    partition: Partition,
+    workspace: Workspace,
+) -> Compiled:
+    """Compile with Inductor, its decompositions and joint-graph passes, split by ``partition``.
+
+    Args:
+        module: the graph that Dynamo captured; it is not changed.
+        example_inputs: its inputs.
+        partition: splits the joint graph, as AOTAutograd asks for it.
+        workspace: bytes that an op holds while it runs as an external kernel.
+    """
+    found = Compiled(workspace=workspace)
+    patches = {
+        "custom_partitioner_fn": _partitioner(partition),
+        "layout_optimization": False,
+        "reorder_for_peak_memory": False,  # _Ordering does it, with the plan's order among others
+        "_post_fusion_custom_pass": _Ordering(found),
+        "allow_buffer_reuse": False,
+    }
+    copied = fx.Graph()
+    copied.output(copied.graph_copy(module.graph, {}))
+    fresh = fx.GraphModule(module, copied)
+    fresh.meta.update(module.meta)
+    # A lazy backward would be compiled, and judged, only when it is first run.
+    with functorch_config.patch(force_non_lazy_backward_lowering=True):
+        found.run = compile_fx(fresh, example_inputs, config_patches=patches)
+    return found
+
+
+def _partitioner(partition: Partition) -> CustomPartitionerFn:
+    class Partitioner(CustomPartitionerFn):
+        def __call__(
+            self, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any
+        ) -> Halves:
+            return partition(gm, joint_inputs, **kwargs)
+
+        def uuid(self) -> Any | None:
+            return None
+
+    return Partitioner()
+
+
+@dataclass
+class _Ordering:
+    """Orders the kernels of a graph after fusion, and takes note of the graph."""
+
+    found: Compiled
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Ordering:
+        """Itself: Inductor copies its configuration for each graph, and all report to one place."""
+        return self
+
+    def __call__(self, nodes: list[Any]) -> list[Any]:
+        if not nodes:
+            return nodes
+        self.found.graphs.append(V.graph)
+        scheduler = nodes[0].scheduler
+        inputs = OrderedSet(V.graph.graph_inputs.keys())
+        outputs = OrderedSet(V.graph.get_output_names())
+        _, freeable = prepare_planning_info(
+            nodes, scheduler.name_to_buf, scheduler.name_to_fused_node, inputs, outputs
+        )
+        extra = {node: self._extra(node) for node in nodes}
+
+        def peak(order: list[Any]) -> int:
+            _, levels = estimate_peak_memory(order, freeable, outputs)
+            return max(n + extra[o] for n, o in zip(levels, order, strict=False))
+
+        return min(_orders(nodes, scheduler, freeable, outputs), key=peak)
+
+    def _extra(self, node: Any) -> int:
+        """Workspace of the external kernels that a scheduler node runs."""
+        kernels = [n for n in node.get_nodes() if n.is_extern()]
+        return max((_held(k.node, self.found.workspace) for k in kernels), default=0)
+
+
+def _held(kernel: Any, workspace: Workspace) -> int:
+    return max((workspace(origin) for origin in kernel.get_origins()), default=0)
+
+
+def _peak(graph: Any, inputs: dict[str, int], workspace: Workspace) -> int:
+    """Most bytes live at once while the generated code runs.
+
+    The code is a list of lines that allocate, call, reuse and free; it is replayed to the byte.
+    """
+    live = {name: inputs.get(name, 0) for name in graph.graph_inputs}
+    level = most = sum(live.values())
+    for line in graph.wrapper_code.lines:
+        extra = 0
+        if isinstance(line, AllocateLine):
+            live[line.node.get_name()] = _nbytes(graph, line.node)
+        elif isinstance(line, ExternKernelAllocLine):
+            extra = _held(line.node, workspace)
+            for name, size in _made(graph, line.node):
+                live[name] = size
+        elif isinstance(line, ExternKernelOutLine):
+            extra = _held(line.node, workspace)
+        elif isinstance(line, ReuseLine):
+            live[line.reused_as.get_name()] = live.pop(line.node.get_name(), 0)
+        elif isinstance(line, FreeLine) or (
+            isinstance(line, FreeIfNotReusedLine) and not line.is_reused
+        ):
+            live.pop(line.node.get_name(), 0)
+        level = sum(live.values())
+        most = max(most, level + extra)
+    return most
+
+
+def _made(graph: Any, kernel: Any) -> list[tuple[str, int]]:
+    """Buffers that an external kernel allocates itself."""
+    if not isinstance(kernel.layout, MultiOutputLayout):
+        return [] if isinstance(kernel.layout, NoneLayout) else [
+            (kernel.get_name(), _nbytes(graph, kernel))
+        ]
+    name = kernel.get_name()
+    outputs = [
+        b
+        for b in graph.buffers
+        if isinstance(b, MultiOutput) and any(i.get_name() == name for i in b.inputs)
+    ]
+    return [(b.get_name(), _nbytes(graph, b)) for b in outputs]
+
+
+def _nbytes(graph: Any, node: Any) -> int:
+    length = graph.sizevars.optimization_hint(graph.get_allocation_storage_size(node), fallback=0)
+    return int(length) * int(node.get_dtype().itemsize)
+
+
+def _orders(nodes: list[Any], scheduler: Any, freeable: Any, outputs: Any) -> list[list[Any]]:
+    """Candidate orders, all of them legal."""
+    place = {node.name: index for index, node in enumerate(V.graph.graph.nodes)}
+    spans = {node: _span(node, place) for node in nodes}
+    return [
+        nodes,
+        _by_key(nodes, {n: s[0] for n, s in spans.items()}),
+        _by_key(nodes, {n: s[1] for n, s in spans.items()}),
+        topological_sort_lpmf(nodes, freeable, scheduler.name_to_buf, outputs),
+        topological_sort_bfs(nodes),
+        topological_sort_dfs(nodes),
+    ]
+
+
+def _span(node: Any, place: dict[str, int]) -> tuple[int, int]:
+    """Places in the plan of the first and the last op that a kernel runs."""
+    found = [
+        place[origin.name]
+        for inner in node.get_nodes()
+        if inner.node is not None
+        for origin in inner.node.get_origins()
+        if origin.name in place
+    ]
+    return (min(found), max(found)) if found else (0, 0)
+
+
+def _by_key(nodes: list[Any], key: dict[Any, int]) -> list[Any]:
+    """The topological order that takes the ready kernel with the smallest key."""
+    rank = {node: index for index, node in enumerate(nodes)}
+    waiting = {node: len(node.mpi_node.pred_nodes) for node in nodes}
+    ready = [(key[n], rank[n], n) for n in nodes if not waiting[n]]
+    heapq.heapify(ready)
+    order: list[Any] = []
+    while ready:
+        _, _, node = heapq.heappop(ready)
+        order.append(node)
+        for after in node.mpi_node.succ_nodes:
+            waiting[after] -= 1
+            if not waiting[after]:
+                heapq.heappush(ready, (key[after], rank[after], after))
+    assert len(order) == len(nodes), "the kernels depend on each other in a circle"
+    return order
+
+
+def is_external(node: fx.Node) -> bool:
+    """Whether Inductor calls ATen's own kernel for an op, whose workspace then counts."""
+    import torch
+    from torch._inductor.lowering import fallbacks
+
+    aten = torch.ops.aten
+    kept = (aten.convolution, aten.mm, aten.addmm, aten.bmm, aten.baddbmm)
+    packet = getattr(node.target, "overloadpacket", None)
+    return node.target in fallbacks or packet in fallbacks or packet in kept
