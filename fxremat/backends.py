@@ -68,7 +68,9 @@ class Backend:
         """Compile, and plan again with a margin where the compiled code would break the budget."""
         attempt = Attempt(self.options)
         while not attempt.compile(module, example_inputs):
-            log.info("compiled code needs %d bytes more than planned; planning again", attempt.excess)
+            log.info(
+                "compiled code needs %d bytes more than planned; planning again", attempt.excess
+            )
         for plan in attempt.plans():
             self._take(plan)
         assert attempt.compiled.run is not None  # compile() returned

@@ -19,9 +19,10 @@ import torch
 from torch import fx
 
 from passes.cleanup import clean
-from passes.joint import JointGraph, Role
+from passes.joint import JointGraph, Role, check_graph
 from passes.split import Split, split
 from passes.text import render
+from passes.verify import verify
 
 from . import profiles, workspace
 from .budget import Budget, format_bytes
@@ -97,6 +98,7 @@ def plan_joint(
     """
     clock = _Clock()
     with clock.stage("joint"):
+        check_graph(module.graph, num_fwd_outputs)
         joint = JointGraph.from_module(clean(module), num_fwd_outputs)
     with clock.stage("costs"):
         device = device_of(joint)
@@ -110,6 +112,7 @@ def plan_joint(
         timeline = replay(problem, point.schedule)
         plan = _plan(joint, problem, solver, limit, point, timeline, clock.timings)
         halves = split(joint, plan.schedule, plan.forward)
+        verify(joint, halves)
     return Planned(plan, problem, halves, held)
 
 
@@ -189,9 +192,7 @@ def _at_peak(problem: Problem, point: Point, timeline: Timeline) -> tuple[str, s
     else:
         position = timeline.backward.index(timeline.peak)
         op = problem.ops[point.schedule[position]]
-        alive = {
-            c.value for c in copies(problem, point.schedule) if c.start <= position <= c.end
-        }
+        alive = {c.value for c in copies(problem, point.schedule) if c.start <= position <= c.end}
     largest = sorted(alive, key=lambda v: (-problem.values[v].nbytes, v))[:5]
     named = (
         f"{problem.values[v].name} ({format_bytes(problem.values[v].nbytes)})" for v in largest

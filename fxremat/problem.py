@@ -201,7 +201,9 @@ def _check(problem: Problem) -> None:
     def run(order: Iterable[int], *phases: Phase) -> None:
         for index in order:
             if not 0 <= index < len(problem.ops):
-                raise ValueError(f"the order names op {index}, but there are {len(problem.ops)} ops")
+                raise ValueError(
+                    f"the order names op {index}, but there are {len(problem.ops)} ops"
+                )
             op = problem.ops[index]
             if op.phase not in phases:
                 raise ValueError(f"{op.name}: a {op.phase} op may not stand in this order")

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from passes.effects import draws, happens_once
+from passes.effects import draws, happens_once, keeps_input
 from passes.joint import JointGraph, Role, Side, mutated_arguments
 from passes.private import HigherOrderOperator, OpOverload
 from passes.rerun import rerun_form
@@ -64,6 +64,10 @@ def _reads_written(joint: JointGraph, node: fx.Node) -> bool:
     return any(joint.storages.get(name) in joint.written for name in read)
 
 
+def _keeps_input(joint: JointGraph, node: fx.Node) -> bool:
+    return keeps_input(node)
+
+
 def _effectful(joint: JointGraph, node: fx.Node) -> bool:
     tags = node.target.tags if isinstance(node.target, OpOverload) else ()
     return happens_once(node) or torch.Tag.maybe_aliasing_or_mutating in tags
@@ -72,8 +76,7 @@ def _effectful(joint: JointGraph, node: fx.Node) -> bool:
 def _data_dependent(joint: JointGraph, node: fx.Node) -> bool:
     """A second run would bind the same symbolic size again, and the two need not be equal."""
     return "unbacked_bindings" in node.meta or (
-        isinstance(node.target, OpOverload)
-        and torch.Tag.dynamic_output_shape in node.target.tags
+        isinstance(node.target, OpOverload) and torch.Tag.dynamic_output_shape in node.target.tags
     )
 
 
@@ -109,6 +112,7 @@ FIXED: tuple[Rule, ...] = (
     Rule("effect", _effectful, "it has an effect beyond its result, and that happens once"),
     Rule("written", _reads_written, "it reads an input that the graph later overwrites"),
     Rule("data-dependent", _data_dependent, "the size of its result depends on data"),
+    Rule("kept", _keeps_input, "it may keep an input that autograd overwrites after the forward"),
     Rule("discrete", _discrete, "its choice may differ between runs and steers what follows"),
     Rule("opaque", _not_a_tensor_op, "it is no ATen call, so what it does is not known"),
     Rule("policy", _must_save, "a checkpoint policy says MUST_SAVE"),
@@ -120,9 +124,13 @@ def _opaque_value(joint: JointGraph, node: fx.Node) -> bool:
 
 
 def _must_recompute(joint: JointGraph, node: fx.Node) -> bool:
-    return node.meta.get("recompute") is CheckpointPolicy.MUST_RECOMPUTE and not _leaves_region(
-        joint, node
-    )
+    """The policy asks for it, the value stays in its region, and its op may run again at all."""
+    if node.meta.get("recompute") is not CheckpointPolicy.MUST_RECOMPUTE:
+        return False
+    maker = node
+    while joint.roles[maker.name] is Role.ITEM:
+        maker = maker.all_input_nodes[0]
+    return not _leaves_region(joint, node) and not fixed(joint, maker)
 
 
 def _leaves_region(joint: JointGraph, node: fx.Node) -> bool:

@@ -104,9 +104,7 @@ def replay(problem: Problem, schedule: Sequence[int]) -> Timeline:
     _check(problem, schedule)
     found = copies(problem, schedule)
     saved = sorted(
-        c.value
-        for c in found
-        if c.start < 0 and problem.values[c.value].kind is Kind.COMPUTED
+        c.value for c in found if c.start < 0 and problem.values[c.value].kind is Kind.COMPUTED
     )
     for value in saved:
         if problem.values[value].unsaveable:
@@ -116,10 +114,14 @@ def replay(problem: Problem, schedule: Sequence[int]) -> Timeline:
     for index in sorted(hoisted.intersection(schedule)):
         if problem.ops[index].fixed:
             raise _again(problem.ops[index])
-    order = tuple(o for o in problem.forward if problem.ops[o].phase is Phase.FORWARD or o in hoisted)
+    order = tuple(
+        o for o in problem.forward if problem.ops[o].phase is Phase.FORWARD or o in hoisted
+    )
     extra = [*schedule, *hoisted]
     base = problem.needed
-    seconds = sum(problem.ops[o].seconds for o in extra if problem.ops[o].phase is not Phase.BACKWARD)
+    seconds = sum(
+        problem.ops[o].seconds for o in extra if problem.ops[o].phase is not Phase.BACKWARD
+    )
     flops = sum(problem.ops[o].flops for o in extra if problem.ops[o].phase is not Phase.BACKWARD)
     return Timeline(
         forward=_forward(problem, order, set(saved)),

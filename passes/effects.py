@@ -7,7 +7,7 @@ from torch import fx
 
 from .private import OpOverload, impure
 
-__all__ = ["draws", "happens_once"]
+__all__ = ["draws", "happens_once", "keeps_input"]
 
 
 def draws(node: fx.Node) -> bool:
@@ -32,3 +32,14 @@ def happens_once(node: fx.Node) -> bool:
     target = node.target
     tagged = isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
     return draws(node) if tagged else impure(node)
+
+
+def keeps_input(node: fx.Node) -> bool:
+    """Whether a node may keep an input that AOTAutograd overwrites after the forward has returned.
+
+    Such a write is not in the graph; all that shows is the clone of the input that it is kept in.
+    """
+    source = node.args[0] if node.args else None
+    if node.target is not torch.ops.aten.clone.default or not isinstance(source, fx.Node):
+        return False
+    return source.op == "placeholder"

@@ -20,12 +20,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch._functorch.config as functorch_config
 from torch import fx
-from torch._inductor.compile_fx import compile_fx
-from torch._inductor.custom_graph_pass import CustomPartitionerFn
 from torch._inductor.codegen.wrapper import (
     AllocateLine,
     ExternKernelAllocLine,
@@ -34,7 +32,9 @@ from torch._inductor.codegen.wrapper import (
     FreeLine,
     ReuseLine,
 )
-from torch._inductor.ir import MultiOutput, MultiOutputLayout, NoneLayout
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.custom_graph_pass import CustomPartitionerFn
+from torch._inductor.ir import IRNode, MultiOutput, MultiOutputLayout, NoneLayout
 from torch._inductor.memory import (
     estimate_peak_memory,
     prepare_planning_info,
@@ -111,7 +111,9 @@ def compile_with_inductor(
     fresh.meta.update(module.meta)
     # A lazy backward would be compiled, and judged, only when it is first run.
     with functorch_config.patch(force_non_lazy_backward_lowering=True):
-        found.run = compile_fx(fresh, example_inputs, config_patches=patches)
+        found.run = cast(
+            "Callable[..., Any]", compile_fx(fresh, example_inputs, config_patches=patches)
+        )
     return found
 
 
@@ -197,14 +199,17 @@ def _peak(graph: Any, inputs: dict[str, int], workspace: Workspace) -> int:
 def _made(graph: Any, kernel: Any) -> list[tuple[str, int]]:
     """Buffers that an external kernel allocates itself."""
     if not isinstance(kernel.layout, MultiOutputLayout):
-        return [] if isinstance(kernel.layout, NoneLayout) else [
-            (kernel.get_name(), _nbytes(graph, kernel))
-        ]
+        return (
+            []
+            if isinstance(kernel.layout, NoneLayout)
+            else [(kernel.get_name(), _nbytes(graph, kernel))]
+        )
     name = kernel.get_name()
     outputs = [
         b
         for b in graph.buffers
-        if isinstance(b, MultiOutput) and any(i.get_name() == name for i in b.inputs)
+        if isinstance(b, MultiOutput)
+        and name in [i.get_name() for i in b.inputs if isinstance(i, IRNode)]
     ]
     return [(b.get_name(), _nbytes(graph, b)) for b in outputs]
 

@@ -25,10 +25,11 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from .effects import keeps_input
 from .errors import GraphError
 from .private import OpOverload, impure, storage_key
 
-__all__ = ["JointGraph", "Role", "Side", "leaves", "mutated_arguments"]
+__all__ = ["JointGraph", "Role", "Side", "check_graph", "leaves", "mutated_arguments"]
 
 
 class Role(StrEnum):
@@ -87,7 +88,7 @@ class JointGraph:
             GraphError: for a node that is no ATen-level call, lacks its traced value, or for a
                 number of outputs that the graph does not have.
         """
-        _check(module.graph, num_fwd_outputs)
+        check_graph(module.graph, num_fwd_outputs)
         roles, storages, spare = _roles(module.graph)
         sides = _sides(module.graph, num_fwd_outputs, roles, storages)
         written = frozenset(
@@ -157,7 +158,8 @@ def _flat_outputs(graph: fx.Graph) -> list[Any]:
     return pytree.arg_tree_leaves(*output.args)
 
 
-def _check(graph: fx.Graph, num_fwd_outputs: int) -> None:
+def check_graph(graph: fx.Graph, num_fwd_outputs: int) -> None:
+    """Refuse what the pass cannot take; see :meth:`JointGraph.from_module` for the errors."""
     count = len(_flat_outputs(graph))
     if not 0 <= num_fwd_outputs <= count:
         raise GraphError(f"{num_fwd_outputs} forward outputs asked for, the graph has {count}")
@@ -246,7 +248,8 @@ def _sides(
     def reads_old(node: fx.Node) -> bool:
         """Whether an op reads what the forward overwrites: in the backward it would be too late."""
         op = roles[node.name] in (Role.OP, Role.SIZE)
-        return op and any(storages.get(a.name) in written for a in node.all_input_nodes)
+        read = any(storages.get(a.name) in written for a in node.all_input_nodes)
+        return op and (read or keeps_input(node))
 
     roots = [n for n in _flat_outputs(graph)[:num_fwd_outputs] if isinstance(n, fx.Node)]
     for node in graph.nodes:

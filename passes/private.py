@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from functorch.compile import make_boxed_func
+from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
@@ -45,6 +45,7 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 def impure(node: fx.Node) -> bool:
     """Whether torch counts a call as having an effect beyond its result, random draws included."""
+    assert not isinstance(node.target, str)  # only call_function nodes are asked about
     return bool(is_impure(node.target, args=node.args, kwargs=node.kwargs, impure_random=True))
 
 
@@ -81,7 +82,7 @@ def run_op_by_op(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[...,
 
     It takes its inputs as a list that it empties, so that they too are freed when used up.
     """
-    return boxed_nop(module, inputs)
+    return boxed_nop(module, list(inputs))
 
 
 def boxed(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,1 @@
+"""Solvers: what to save and what to recompute, and when."""

@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from .state import SAVED, Copy, Ints, Removal, State
+from fxremat.solvers.state import SAVED, Copy, Ints, Removal, State
 
 __all__ = ["Score", "by_area", "by_bytes", "drain", "fill", "insert", "normalise", "rebuild"]
 
@@ -150,11 +150,11 @@ def prune(state: State) -> None:
     """Drop runs, in place, whose results nothing reads."""
     for q in range(len(state.ops) - 1, -1, -1):
         op = state.ops[q]
-        if op >= 0 and not state.table.is_backward[op]:
-            if not any(c.uses for c in state.makes[q]):
-                change = state.removal(q)
-                if change is not None:
-                    state.commit(change)
+        if op < 0 or state.table.is_backward[op] or any(c.uses for c in state.makes[q]):
+            continue
+        change = state.removal(q)
+        if change is not None:
+            state.commit(change)
 
 
 def _evictions(state: State, limit: int) -> list[_Eviction]:
@@ -200,9 +200,7 @@ def _gap_forward(state: State, copy: Copy, j: int) -> tuple[int, int] | None:
     return SAVED, copy.uses[0]
 
 
-def _relief(
-    state: State, copy: Copy, after: int, before: int, over: Ints, over_front: Ints
-) -> int:
+def _relief(state: State, copy: Copy, after: int, before: int, over: Ints, over_front: Ints) -> int:
     saved = copy.start == SAVED
     nbytes = state.table.saving[copy.value] if saved else state.table.nbytes[copy.value]
     relief = int(np.minimum(over[after + 1 : before], nbytes).sum())
@@ -211,9 +209,7 @@ def _relief(
     return relief
 
 
-def _portion(
-    state: State, ranked: list[_Eviction], limit: int, share: float
-) -> list[_Eviction]:
+def _portion(state: State, ranked: list[_Eviction], limit: int, share: float) -> list[_Eviction]:
     """The best evictions that together relieve a share of what is above the limit at the peak."""
     wanted = max(state.peak - limit, 1) * share
     chosen: list[_Eviction] = []
@@ -244,9 +240,9 @@ class _Closures:
         if not self.state.table.rerun[op] or len(runs) > 400:
             return False
         for v in self.state.table.reads[op]:
-            if not self._have(v, position) and not self._make(v, position, runs):
-                if not self._exists(v, position):
-                    return False
+            had = self._have(v, position) or self._make(v, position, runs)
+            if not had and not self._exists(v, position):
+                return False
         runs[op] = None
         return True
 

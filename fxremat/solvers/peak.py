@@ -17,12 +17,12 @@ import math
 import random
 import time
 
-from ..problem import Problem
-from .moves import by_area, by_bytes, drain, fill, normalise, rebuild
-from .pool import Point, Pool
-from .starts import baseline, cuts
-from .state import SAVED, Removal, State
-from .table import Table
+from fxremat.problem import Problem
+from fxremat.solvers.moves import Score, by_area, by_bytes, drain, fill, normalise, rebuild
+from fxremat.solvers.pool import Point, Pool
+from fxremat.solvers.starts import baseline, cuts
+from fxremat.solvers.state import SAVED, Removal, State
+from fxremat.solvers.table import Table
 
 __all__ = ["PeakSolver"]
 
@@ -112,10 +112,8 @@ class PeakSolver:
             self._cuts = [State(self.table, s) for s in cuts(self.problem, self.table)]
             for state in self._cuts:
                 self._keep(state)
-        near = [
-            s for s in self._cuts if NEAR[0] * limit < s.peak < NEAR[1] * limit
-        ]
-        near.sort(key=lambda s: (max(0.0, s.peak / limit - 1) * self.problem.step_seconds + s.cost))
+        near = [s for s in self._cuts if NEAR[0] * limit < s.peak < NEAR[1] * limit]
+        near.sort(key=lambda s: max(0.0, s.peak / limit - 1) * self.problem.step_seconds + s.cost)
         pooled = [State(self.table, p.schedule) for p in self.pool.above(limit, 2)]
         return pooled + near[:MOST_CUTS]
 
@@ -215,7 +213,7 @@ class PeakSolver:
         return saved[at : at + rng.randint(1, 5)]
 
 
-def _noisy(rng: random.Random) -> object:
+def _noisy(rng: random.Random) -> Score:
     base = rng.choice((by_bytes, by_area))
 
     def score(state: State, change: Removal) -> float:

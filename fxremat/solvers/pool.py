@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from ..problem import Problem
-from ..timeline import replay
+from fxremat.problem import Problem
+from fxremat.timeline import replay
 
 __all__ = ["Point", "Pool"]
 

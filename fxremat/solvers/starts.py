@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..mincut import Cut, Cutter
-from ..network import Prices
-from ..problem import Phase, Problem
-from .table import Table
+from fxremat.mincut import Cut, Cutter
+from fxremat.network import Prices
+from fxremat.problem import Phase, Problem
+from fxremat.solvers.table import Table
 
 __all__ = ["baseline", "cuts"]
 
@@ -53,7 +53,9 @@ def cuts(problem: Problem, table: Table) -> Iterator[list[int]]:
     for share in SHARES:
         for step in range(PRICES):
             decade = low + (high - low) * step / (PRICES - 1)
-            cut = cutter.cut(_prices(problem, table, problem.step_seconds / total * 10**decade, share))
+            cut = cutter.cut(
+                _prices(problem, table, problem.step_seconds / total * 10**decade, share)
+            )
             if cut.saved not in seen:
                 seen.add(cut.saved)
                 yield _schedule(problem, cut)
@@ -90,7 +92,9 @@ def _just_in_time(problem: Problem, saved: set[int]) -> list[int]:
             if at in done:
                 continue
             inputs = problem.ops[at].inputs
-            while index < len(inputs) and not _missing(problem, producer[inputs[index]], inputs[index], saved, done):
+            while index < len(inputs) and not _missing(
+                problem, producer[inputs[index]], inputs[index], saved, done
+            ):
                 index += 1
             if index < len(inputs):
                 stack += [(at, index + 1), (producer[inputs[index]], 0)]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .table import Table
+from fxremat.solvers.table import Table
 
 __all__ = ["Copy", "Removal", "State"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..problem import Kind, Phase, Problem
+from fxremat.problem import Kind, Phase, Problem
 
 __all__ = ["Table"]
 
@@ -93,9 +93,7 @@ class Table:
 
 
 def _tracked(problem: Problem) -> list[bool]:
-    return [
-        p >= 0 and problem.ops[p].phase is not Phase.BACKWARD for p in problem.producer
-    ]
+    return [p >= 0 and problem.ops[p].phase is not Phase.BACKWARD for p in problem.producer]
 
 
 def _reachable(problem: Problem, value: int, hoist: list[int]) -> bool:
