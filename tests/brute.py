@@ -1,4 +1,4 @@
-"""Brute-force references for solvers, and random legal schedules. Slow, plain, for small problems."""
+"""Brute-force references for solvers, and random legal schedules; for small problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fxremat.timeline import replay
 
 
 def random_problem(seed: int, *, most: int = 7, rules: bool = False) -> Problem:
-    """A small layered problem: every backward op reads the gradient before it and forward values."""
+    """A small problem: every backward op reads the gradient before it and forward values."""
     rng = random.Random(seed)
     values = [Value("x", 0, Kind.INPUT)]
     ops: list[Op] = []
@@ -47,9 +47,7 @@ def random_problem(seed: int, *, most: int = 7, rules: bool = False) -> Problem:
             ops.append(Op(f"c{i}", (gradient,), (weight,), 1.0, 10, 0, Phase.BACKWARD))
             returned.append(weight)
     ops.append(Op("output", (*returned, gradient), (), 0.0, phase=Phase.BACKWARD))
-    return Problem(
-        tuple(values), tuple(ops), tuple(range(count)), tuple(range(count, len(ops)))
-    )
+    return Problem(tuple(values), tuple(ops), tuple(range(count)), tuple(range(count, len(ops))))
 
 
 def random_schedule(problem: Problem, rng: random.Random) -> list[int]:
@@ -96,9 +94,7 @@ def single_choices(problem: Problem) -> Iterator[list[int]]:
     free = [
         v
         for v, p in enumerate(problem.producer)
-        if p >= 0
-        and problem.ops[p].phase is Phase.FORWARD
-        and not problem.values[v].unsaveable
+        if p >= 0 and problem.ops[p].phase is Phase.FORWARD and not problem.values[v].unsaveable
     ]
     for saved in chain.from_iterable(combinations(free, k) for k in range(len(free) + 1)):
         schedule = _just_in_time(problem, set(saved))

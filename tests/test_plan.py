@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from fxremat.plan import Plan, SavedValue
+
+PLAN = Plan(
+    graph="0123456789abcdef",
+    budget=3 * 2**20,
+    predicted_peak=2 * 2**20,
+    baseline_peak=5 * 2**20,
+    floor=2**20,
+    recompute_seconds=0.25,
+    step_seconds=2.0,
+    recompute_flops=3_000_000_000,
+    saved=(SavedValue("addmm", 4096), SavedValue("view", 0), SavedValue("tanh", 8192)),
+    forward=("addmm", "tanh"),
+    schedule=("tanh", "mm", "tanh", "mm_1", "output"),
+    recomputed=("tanh", "tanh"),
+    timings={"solver": 1.0},
+)
+
+
+def test_json_round_trip_is_byte_identical() -> None:
+    text = PLAN.to_json()
+    again = Plan.from_json(text)
+    assert again == PLAN
+    assert again.to_json() == text
+
+
+def test_timings_are_neither_written_nor_compared() -> None:
+    other = replace(PLAN, timings={"solver": 9.0})
+    assert other == PLAN
+    assert other.to_json() == PLAN.to_json()
+    assert "timings" not in PLAN.to_json()
+
+
+def test_sums() -> None:
+    assert PLAN.saved_bytes == 12288
+    assert PLAN.overhead == 0.125
+    assert PLAN.repeats == {"tanh": 2}
+    assert replace(PLAN, step_seconds=0.0).overhead == 0.0
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"format": 99}', '"plan"', "null"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"not a plan of format 1; write it again with to_json\(\)"
+    ):
+        Plan.from_json(text)
+
+
+def test_missing_and_unknown_fields_are_named() -> None:
+    data = json.loads(PLAN.to_json())
+    del data["floor"]
+    data["roof"] = 1
+    with pytest.raises(ValueError, match="fields missing or unknown: floor, roof"):
+        Plan.from_json(json.dumps(data))
+
+
+def test_broken_json_is_refused() -> None:
+    with pytest.raises(ValueError, match="Expecting"):
+        Plan.from_json('{"format": ')
+
+
+def test_the_text_tells_budget_and_peaks() -> None:
+    text = str(PLAN)
+    for part in (
+        "2.0 MiB predicted, budget 3.0 MiB",
+        "5.0 MiB without",
+        "1.0 MiB, no plan",
+        "+12.5%",
+    ):
+        assert part in text
+    assert "2 runs of 1 ops" in text
+    assert "no limit" in str(replace(PLAN, budget=None))
+    assert "time limit" in str(replace(PLAN, complete=False))
+
+
+COMPILE = """
+import torch
+import tests.test_backend as t
+torch.set_num_threads(1)
+ours = t.make(0.5, effort=1)
+t.compiled("transformer", ours)
+print(ours.plans[0].to_json())
+"""
+
+
+def test_two_processes_make_the_same_plan() -> None:
+    runs = [
+        subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert runs[0].stdout == runs[1].stdout
+    plan = Plan.from_json(runs[0].stdout)
+    assert plan.recomputed
+    assert plan.to_json() == runs[0].stdout.rstrip("\n")
