@@ -13,7 +13,7 @@ from fxremat.solvers.table import Table
 from fxremat.timeline import copies, replay
 from tests import problems
 from tests.strategies import problems as random_problems
-from tests.test_state import RANDOM, legal
+from tests.test_state import RANDOM, first_copy, legal
 
 TENTHS = st.integers(0, 11)
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fxremat.problem import Problem
-from fxremat.solvers.state import SAVED, Removal, State
+from fxremat.solvers.state import SAVED, Copy, Removal, State
 from fxremat.solvers.table import Table
 from fxremat.timeline import Timeline, replay
 from tests import problems
@@ -77,6 +77,10 @@ def test_removals_equal_a_fresh_state(problem: Problem, rng: random.Random) -> N
         assert state.forward.tolist() == fresh.forward.tolist()
         assert state.seconds == pytest.approx(fresh.seconds)
         assert_equal(state, replay(problem, state.schedule()))
+
+
+def first_copy(state: State, value: int) -> Copy:
+    return next(copy for copy in state.copies() if copy.value == value)
 
 
 def _removal(state: State, q: int) -> Removal:
