@@ -119,7 +119,7 @@ def test_rebuild_trades_a_saved_value_for_a_run() -> None:
     fresh = rebuild(state, [2], 28)
     assert fresh is not None
     assert fresh.schedule() == by_name(problem, "c_back fb b_back a_back output")
-    assert fresh.chains[2][0].start != SAVED
+    assert first_copy(fresh, 2).start != SAVED
 
 
 def test_insert_refuses_to_save_what_may_not_be() -> None:

@@ -100,7 +100,7 @@ def test_a_removal_tells_what_dies_with_it() -> None:
     assert (problem.values[move[0].value].name, move[1]) == ("b", None)  # b is saved instead
     state.commit(change)
     assert state.schedule() == [3, 4, 0, 5, 6]
-    assert state.chains[2][0].start == SAVED
+    assert first_copy(state, 2).start == SAVED
 
 
 def test_a_removal_stretches_the_copy_before() -> None:
@@ -108,7 +108,7 @@ def test_a_removal_stretches_the_copy_before() -> None:
     state = State(Table.of(problems.chain()), [0, 1, 3, 4, 0, 5, 6])
     change = _removal(state, 4)
     assert (change.dead, change.gain) == ([4], 1)
-    first = state.chains[1][0]
+    first = first_copy(state, 1)
     assert change.moves[0][1] is first
     # at c_back: t4 b8 c3 d_c4, and now a8; 27 in all
     assert not state.fits(change, 26)
