@@ -103,7 +103,7 @@ def rebuild(state: State, values: list[int], limit: int) -> State | None:
     closure = _Closures(state, limit)
     additions = []
     for value in values:
-        before = state.first[value].uses[0]
+        before = state.chains[value][0].uses[0]
         runs = closure.of(value, before)
         if runs is not None:
             additions.append((before, runs))
@@ -141,8 +141,8 @@ def _legal(state: State) -> bool:
     once = {op for op in state.ops if not table.rerun[op] and not table.is_backward[op]}
     return all(
         table.saveable[v] and table.producer[v] not in once
-        for v, copy in state.first.items()
-        if copy.start == SAVED
+        for v, chain in state.chains.items()
+        if chain[0].start == SAVED
     )
 
 
@@ -251,10 +251,11 @@ class _Closures:
         return self._latest(value, position) is not None or self.state.table.saveable[value]
 
     def _latest(self, value: int, position: int) -> Copy | None:
-        copy = self.state.first.get(value)
         found = None
-        while copy is not None and copy.start < position:
-            found, copy = copy, copy.next
+        for copy in self.state.chains.get(value, ()):
+            if copy.start >= position:
+                break
+            found = copy
         return found
 
     def _have(self, value: int, position: int) -> bool:

@@ -26,22 +26,23 @@ SAVED = -1
 Span = tuple[int, int, int]  # first position, last position, change of live bytes
 
 
-@dataclass(slots=True, eq=False)
 class Copy:
-    """One copy of a value in the backward; copies of a value form a linked list in time.
+    """One copy of a value in the backward.
 
     Attributes:
         value: the value.
         start: position of the run that makes it, or SAVED.
         uses: ascending positions of the runs that read it.
-        prev, next: the copies of the value before and after it.
     """
 
-    value: int
-    start: int
-    uses: list[int] = field(default_factory=list)
-    prev: Copy | None = None
-    next: Copy | None = None
+    # No links between copies: without cycles a state is freed at once, and the garbage collector,
+    # which would walk everything that torch has loaded, stays out of the inner loops.
+    __slots__ = ("start", "uses", "value")
+
+    def __init__(self, value: int, start: int, uses: list[int] | None = None) -> None:
+        self.value = value
+        self.start = start
+        self.uses = [] if uses is None else uses
 
     @property
     def end(self) -> int:
@@ -80,7 +81,7 @@ class State:
         table: the problem laid out.
         ops: the schedule; -1 stands where a run has been removed.
         reads, makes: for each position the copies read and made there.
-        first: for each value that is read or made, its first copy.
+        chains: for each value that is read or made, its copies in the order of time.
         backward: live bytes at each position of the schedule.
         forward: live bytes at each position of the forward.
         seconds: time of all runs that are not backward ops, hoisted ones included.
@@ -89,7 +90,7 @@ class State:
     def __init__(self, table: Table, ops: Sequence[int]) -> None:
         self.table = table
         self.ops = list(ops)
-        self.first: dict[int, Copy] = {}
+        self.chains: dict[int, list[Copy]] = {}
         self.reads: list[list[Copy]] = []
         self.makes: list[list[Copy]] = []
         self.seconds = 0.0
@@ -97,25 +98,25 @@ class State:
         self._measure()
 
     def _link(self) -> None:
-        table = self.table
-        latest: dict[int, Copy] = {}
+        table, chains = self.table, self.chains
         for q, op in enumerate(self.ops):
             read = []
             for v in table.reads[op]:
-                copy = latest.get(v)
-                if copy is None:
-                    copy = latest[v] = self.first[v] = Copy(v, SAVED)
+                chain = chains.get(v)
+                if chain is None:
+                    chain = chains[v] = [Copy(v, SAVED)]
                     self.seconds += self._hoisting(v)
+                copy = chain[-1]
                 copy.uses.append(q)
                 read.append(copy)
             made = []
             for v in table.makes[op]:
-                copy = Copy(v, q, prev=latest.get(v))
-                if copy.prev is None:
-                    self.first[v] = copy
+                copy = Copy(v, q)
+                chain = chains.get(v)
+                if chain is None:
+                    chains[v] = [copy]
                 else:
-                    copy.prev.next = copy
-                latest[v] = copy
+                    chain.append(copy)
                 made.append(copy)
             self.reads.append(read)
             self.makes.append(made)
@@ -151,11 +152,14 @@ class State:
 
     def copies(self) -> Iterator[Copy]:
         """All copies, value by value, each value's in order of time."""
-        for first in self.first.values():
-            copy: Copy | None = first
-            while copy is not None:
-                yield copy
-                copy = copy.next
+        for chain in self.chains.values():
+            yield from chain
+
+    def before(self, copy: Copy) -> Copy | None:
+        """The copy of the same value before a copy."""
+        chain = self.chains[copy.value]
+        index = chain.index(copy)
+        return chain[index - 1] if index else None
 
     def kept_from(self, v: int) -> int:
         """Position of the forward from which on saving a value costs its bytes."""
@@ -188,9 +192,10 @@ class State:
         change = Removal([q])
         for copy in self.makes[q]:
             if copy.uses:
-                if copy.prev is None and not self.table.saveable[copy.value]:
+                earlier = self.before(copy)
+                if earlier is None and not self.table.saveable[copy.value]:
                     return None
-                change.moves.append((copy, copy.prev))
+                change.moves.append((copy, earlier))
         self._cascade(change)
         self._spans(change)
         return change
@@ -289,23 +294,18 @@ class State:
 
     def _move(self, copy: Copy, target: Copy | None) -> None:
         if target is None:
-            target = Copy(copy.value, SAVED, next=copy)
-            copy.prev = target
-            self.first[copy.value] = target
+            target = Copy(copy.value, SAVED)
+            self.chains[copy.value].insert(0, target)
         for q in copy.uses:
             self.reads[q] = [target if c is copy else c for c in self.reads[q]]
         target.uses += copy.uses
         copy.uses = []
 
     def _unlink(self, copy: Copy) -> None:
-        if copy.prev is not None:
-            copy.prev.next = copy.next
-        elif copy.next is not None:
-            self.first[copy.value] = copy.next
-        else:
-            del self.first[copy.value]
-        if copy.next is not None:
-            copy.next.prev = copy.prev
+        chain = self.chains[copy.value]
+        chain.remove(copy)
+        if not chain:
+            del self.chains[copy.value]
 
 
 def _fits(live: Ints, spans: list[Span], limit: int) -> bool:
