@@ -57,7 +57,9 @@ class Attempt:
         self.compiled = compile_with_inductor(
             module, example_inputs, self._partition, self._workspace
         )
-        peak, limit = self._peak(), self._limit()
+        peak = self._peak()
+        self._raise_baseline(peak)
+        limit = self._limit()
         self.excess = 0 if peak is None or limit is None else peak - limit
         if self.excess <= 0:
             return True
@@ -81,6 +83,17 @@ class Attempt:
         peak = self._peak()
         plan = self.planned.plan
         return [plan if peak is None else replace(plan, predicted_peak=peak)]
+
+    def _raise_baseline(self, peak: int | None) -> None:
+        """Let a plan that recomputes nothing tell what the baseline holds once it is compiled."""
+        if self.planned is None or peak is None or self.planned.plan.recomputed:
+            return
+        plan = self.planned.plan
+        baseline = max(plan.baseline_peak, peak)
+        fraction = self.options.budget.fraction is not None
+        budget = self.options.budget.limit(baseline) if fraction else plan.budget
+        plan = replace(plan, baseline_peak=baseline, budget=budget)
+        self.planned = replace(self.planned, plan=plan)
 
     def _limit(self) -> int | None:
         return None if self.planned is None else self.planned.plan.budget

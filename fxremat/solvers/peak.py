@@ -32,6 +32,7 @@ __all__ = ["PeakSolver"]
 
 HOMOTOPY = (1.6, 1.35, 1.2, 1.1, 1.05, 1.02, 1.0)
 ROUNDS = 40  # of the neighbourhood search at effort 1
+LONG = 1000  # runs of a schedule above which a round costs more, and fewer are made
 NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are tried
 MOST_CUTS = 10
 
@@ -80,21 +81,22 @@ class PeakSolver:
         self._homotopy(limit, 0.05, between=True)
         best = self.pool.best(limit)
         if best is not None and best.seconds > 0:
-            self._search(State(self.table, best.schedule), limit, round(ROUNDS * self.effort))
+            self._search(State(self.table, best.schedule), limit)
         return self.pool.best(limit)
 
     def least(self) -> Point:
         """The lowest peak found, at the least time found for it."""
         self._starts(self.pool.least.peak)
         bound = floor(self.problem, self.table)
-        states = [State(self.table, p.schedule) for p in self.pool.points[:2]]
-        states.append(State(self.table, self.start.ops))
+        states = [State(self.table, self.pool.least.schedule), State(self.table, self.start.ops)]
         with _collector_off():
             for step in (0.8, 0.9, 0.97, 0.99, 0.997):
                 states = [self._lower(state, step, bound) for state in states]
-        least = self.pool.least.peak
-        self.solve(least)
-        found = self.pool.best(least)
+            least = self.pool.least
+            settled = self._settle(State(self.table, least.schedule), least.peak)
+            if settled is not None:
+                self._search(settled, least.peak)
+        found = self.pool.best(least.peak)
         assert found is not None  # the plan that reached it is in the pool
         return found
 
@@ -173,8 +175,11 @@ class PeakSolver:
                 tidy = normalise(state)
                 state = tidy if tidy.peak <= at else state
 
-    def _search(self, state: State, limit: int, rounds: int) -> None:
+    def _search(self, state: State, limit: int) -> None:
         """Annealed large neighbourhood search from a state within the limit."""
+        if all(self.table.is_backward[op] for op in state.ops):
+            return  # nothing is recomputed
+        rounds = round(ROUNDS * self.effort * min(1.0, LONG / len(state.ops)))
         rng = random.Random(0)
         best = current = state
         for index in range(rounds):
