@@ -170,6 +170,13 @@ def check_graph(graph: fx.Graph, num_fwd_outputs: int) -> None:
                 "as AOTAutograd traces them",
                 node.name,
             )
+        for tensor in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
+                raise GraphError(
+                    f"a tensor of layout {tensor.layout} has no storage whose bytes could be told; "
+                    "make it dense or keep it out of the compiled region",
+                    node.name,
+                )
         bare = node.op == "call_function" and "val" not in node.meta
         if bare and (node.users or not impure(node)):
             raise GraphError(

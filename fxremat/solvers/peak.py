@@ -177,9 +177,7 @@ class PeakSolver:
 
     def _search(self, state: State, limit: int) -> None:
         """Annealed large neighbourhood search from a state within the limit."""
-        if all(self.table.is_backward[op] for op in state.ops):
-            return  # nothing is recomputed
-        rounds = round(ROUNDS * self.effort * min(1.0, LONG / len(state.ops)))
+        rounds = round(ROUNDS * self.effort * min(1.0, LONG / max(len(state.ops), 1)))
         rng = random.Random(0)
         best = current = state
         for index in range(rounds):
@@ -217,6 +215,8 @@ class PeakSolver:
         """Drop a few neighbouring runs though they do not fit."""
         work = State(self.table, state.schedule())
         runs = [q for q, op in enumerate(work.ops) if not self.table.is_backward[op]]
+        if not runs:
+            return work
         centre = rng.choice(runs)
         near = sorted(runs, key=lambda q: abs(q - centre))[:12]
         for q in rng.sample(near, min(rng.randint(1, 4), len(near))):
