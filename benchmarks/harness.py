@@ -1,0 +1,182 @@
+"""What the benchmarks share: the command line, models, measurements, tables, child processes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+__all__ = [
+    "MIB",
+    "allocator_peak",
+    "build",
+    "causes",
+    "chosen",
+    "load_zoo",
+    "parser",
+    "run_child",
+    "show",
+    "step_of",
+    "time_ratio",
+    "write",
+]
+
+MIB = 2**20
+ERROR = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b")  # how a traceback ends
+HERE = Path(__file__).resolve().parent
+Row = Mapping[str, Any]
+Step = Callable[[], Tensor]
+Case = tuple[nn.Module, tuple[Tensor, ...]]
+
+
+def parser(text: str | None) -> argparse.ArgumentParser:
+    """A command line with what every benchmark takes; ``text`` is the module's docstring."""
+    made = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument(
+        "--zoo", type=Path, default=HERE / "zoo.py", help="Python file with a MODELS dict"
+    )
+    made.add_argument("--models", help="names, separated by commas (default: all that fit)")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    return made
+
+
+def load_zoo(path: Path) -> dict[str, Callable[[], Case]]:
+    """The ``MODELS`` of a file."""
+    spec = importlib.util.spec_from_file_location("zoo", path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    models: dict[str, Callable[[], Case]] = module.MODELS
+    return models
+
+
+def chosen(args: argparse.Namespace, default: Sequence[str] | None = None) -> list[str]:
+    """The models that the command line names, or those of ``default`` that the zoo has."""
+    known = load_zoo(args.zoo)
+    if args.models is None:
+        return [name for name in (default or known) if name in known]
+    names: list[str] = args.models.split(",")
+    for name in names:
+        if name not in known:
+            raise SystemExit(f"no model {name!r} in {args.zoo}; there are {', '.join(known)}")
+    return names
+
+
+def build(zoo: Path, name: str) -> Case:
+    """A model of a zoo, the same weights and inputs each time."""
+    torch.manual_seed(0)
+    return load_zoo(zoo)[name]()
+
+
+def step_of(module: nn.Module, run: Callable[..., Tensor], args: tuple[Tensor, ...]) -> Step:
+    """One forward and backward of ``run`` that leaves the gradients at ``module``."""
+
+    def step() -> Tensor:
+        loss = run(*args)
+        loss.backward()
+        return loss
+
+    def fresh() -> Tensor:
+        module.zero_grad(set_to_none=True)
+        return step()
+
+    return fresh
+
+
+def allocator_peak(step: Step) -> int:
+    """Most bytes that ``step`` holds above what exists before, from the allocator's events."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        kept = step()
+    events = record.profiler.kineto_results.events()
+    memory = ((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    del kept
+    sizes: list[int] = [size for _, size in sorted(memory)]
+    return max(accumulate(sizes))
+
+
+def time_ratio(step: Step, reference: Step, pairs: int) -> float:
+    """Time of ``step`` over ``reference``: the median of interleaved pairs, so drift cancels."""
+    ratios = []
+    for _ in range(pairs):
+        marks = [time.perf_counter()]
+        for run in (reference, step):
+            run()
+            marks.append(time.perf_counter())
+        ratios.append((marks[2] - marks[1]) / (marks[1] - marks[0]))
+    return statistics.median(ratios)
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """An error and all that led to it, those that ``torch.compile`` wrapped included."""
+    found: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is not None and one not in found:
+            found.append(one)
+            todo += [one.__context__, one.__cause__, getattr(one, "inner_exception", None)]
+    return found
+
+
+def run_child(module: str, case: Row, cache: Path | None = None) -> dict[str, Any]:
+    """Run one case in a fresh process: ``python -m module --case JSON`` prints JSON last.
+
+    Args:
+        module: the benchmark's name.
+        case: what to run.
+        cache: where the process keeps its caches; None is where it always does.
+
+    Returns:
+        What the process printed, or ``{"status": "failed", "error": ...}``.
+    """
+    command = [sys.executable, "-m", module, "--case", json.dumps(case)]
+    if cache is not None:
+        command = ["env", f"XDG_CACHE_HOME={cache}", *command]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent, check=False)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if ERROR.match(line)]
+        return {"status": "failed", "error": errors[-1] if errors else f"exit {done.returncode}"}
+    printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return printed
+
+
+def show(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    """Print rows as a table; the first column to the left, the others to the right."""
+    cells = [list(columns), *([_cell(row.get(c)) for c in columns] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        first, *rest = (
+            c.ljust(w) if i == 0 else c.rjust(w)
+            for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        )
+        print("  ".join([first, *rest]).rstrip(), flush=True)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def write(path: Path | None, data: object) -> None:
+    """Write results as JSON, if a file was named."""
+    if path is not None:
+        path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,202 @@
+"""How well the solver trades time for memory: recompute time at fractions of the baseline peak.
+
+    python -m benchmarks.solver_table
+    python -m benchmarks.solver_table --workspaces --models unet --fractions 0.8,0.5
+    python -m benchmarks.solver_table --no-decompositions --effort 3 --json FILE
+
+Each column is a model, each row a limit on the peak; a cell is the predicted time of the
+recomputed ops in percent of the step's, "-" where no plan was found. Graphs have Inductor's
+decompositions. Costs come from a fixed profile by the roofline and workspaces are left out, so
+without --workspaces the table is the same on every machine. One solver goes through all limits
+from the loosest on, so later limits profit from the plans of earlier ones.
+
+    lowest      lowest peak found, in MiB
+    floor       peak in MiB below which no plan can go
+    baseline    peak in MiB of the plan that recomputes nothing
+    seconds     the solver's time for all limits; and for the lowest peak
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from functorch.compile import (  # type: ignore[import-untyped]
+    aot_module_simplified,
+    default_partition,
+    make_boxed_func,
+)
+from torch import fx
+from torch._inductor.decomposition import select_decomp_table
+
+from benchmarks import harness
+from benchmarks.harness import MIB
+from fxremat import workspace
+from fxremat.cost import CostModel
+from fxremat.fakes import signature, storage_bytes
+from fxremat.floor import floor
+from fxremat.formulate import Sizing, formulate
+from fxremat.problem import Problem
+from fxremat.profiles import DeviceProfile
+from fxremat.solvers.peak import PeakSolver
+from passes.cleanup import clean
+from passes.joint import JointGraph
+
+__all__ = ["PROFILE", "Curve", "capture", "curve", "main", "problem_of"]
+
+PROFILE = DeviceProfile("reference", (("float32", 1e11),), bandwidth=3e10, launch=1e-6)
+FRACTIONS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25)
+COLUMNS = {  # the title of a column by the model's name
+    "chain": "chain32",
+    "chain64": "chain64",
+    "gpt": "gpt8",
+    "gpt_deep": "gpt24",
+    "resnet": "resnet",
+    "unet": "unet",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What the solver found for one problem.
+
+    Attributes:
+        percent: for each fraction the recompute time in percent of the step, or None.
+        lowest: lowest peak found, in bytes.
+        floor: bytes below which no plan can go.
+        baseline: peak of the plan that recomputes nothing, in bytes.
+        ops: how many ops the problem has.
+        seconds: the solver's time for all fractions.
+        lowest_seconds: its time for the lowest peak.
+    """
+
+    percent: dict[float, float | None]
+    lowest: int
+    floor: int
+    baseline: int
+    ops: int
+    seconds: float
+    lowest_seconds: float
+
+
+LAST: dict[str, Callable[[Curve], object]] = {  # rows below the fractions
+    "lowest": lambda c: c.lowest / MIB,
+    "floor": lambda c: c.floor / MIB,
+    "lowest/floor": lambda c: c.lowest / c.floor,
+    "baseline": lambda c: c.baseline / MIB,
+    "ops": lambda c: c.ops,
+    "seconds": lambda c: c.seconds,
+    "seconds lowest": lambda c: c.lowest_seconds,
+}
+
+
+def capture(zoo: Path, name: str, decompose: bool) -> JointGraph:
+    """The joint graph of a model, cleaned up."""
+    torch.compiler.reset()
+    module, args = harness.build(zoo, name)
+    found: list[JointGraph] = []
+
+    def partition(joint: fx.GraphModule, inputs: Any, **more: Any) -> Any:
+        found.append(JointGraph.from_module(clean(joint), more["num_fwd_outputs"]))
+        return default_partition(joint, inputs, **more)
+
+    def backend(graph: fx.GraphModule, inputs: Any) -> Any:
+        return aot_module_simplified(
+            graph,
+            inputs,
+            fw_compiler=lambda half, _: make_boxed_func(half.forward),
+            partition_fn=partition,
+            decompositions=select_decomp_table() if decompose else {},
+            keep_inference_input_mutations=True,
+        )
+
+    torch.compile(module, backend=backend)(*args)
+    if len(found) != 1:
+        raise SystemExit(f"{name} was captured as {len(found)} graphs; a column is for one")
+    return found[0]
+
+
+def problem_of(joint: JointGraph, workspaces: bool) -> Problem:
+    """The problem at the reference profile, with or without measured workspaces."""
+    costs = CostModel(PROFILE)
+    seen = workspace.measure(joint.nodes, "cpu") if workspaces else {}
+    held = {key: found.workspace for key, found in seen.items()}
+    return formulate(
+        joint,
+        Sizing(
+            seconds=lambda node: costs.cost(node).seconds,
+            flops=lambda node: costs.cost(node).flops,
+            storage=lambda tensor: storage_bytes(tensor, PROFILE.rounding),
+            workspace=lambda node: held.get(signature(node), 0),
+        ),
+    )
+
+
+def curve(problem: Problem, fractions: Sequence[float], effort: float) -> Curve:
+    """Solve a problem at all fractions of its baseline peak with one solver."""
+    start = time.perf_counter()
+    solver = PeakSolver(problem, effort=effort)
+    percent: dict[float, float | None] = {}
+    for fraction in sorted(fractions, reverse=True):
+        point = solver.solve(int(fraction * solver.baseline.peak))
+        share = None if point is None else 100 * point.seconds / problem.step_seconds
+        percent[fraction] = share
+    middle = time.perf_counter()
+    lowest = solver.least().peak
+    end = time.perf_counter()
+    bound = floor(problem, solver.table)
+    return Curve(
+        percent,
+        lowest,
+        bound,
+        solver.baseline.peak,
+        len(problem.ops),
+        middle - start,
+        end - middle,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark."""
+    parser = harness.parser(__doc__)
+    parser.add_argument(
+        "--fractions", default=",".join(map(str, FRACTIONS)), help="separated by commas"
+    )
+    parser.add_argument("--effort", type=float, default=1.0, help="search effort (default: 1)")
+    parser.add_argument("--workspaces", action="store_true", help="count measured workspaces")
+    parser.add_argument(
+        "--no-decompositions", action="store_true", help="graphs as for inner='eager'"
+    )
+    args = parser.parse_args(argv)
+    fractions = [float(f) for f in args.fractions.split(",")]
+    curves = {}
+    for name in harness.chosen(args, list(COLUMNS)):
+        joint = capture(args.zoo, name, not args.no_decompositions)
+        problem = problem_of(joint, args.workspaces)
+        curves[COLUMNS.get(name, name)] = found = curve(problem, fractions, args.effort)
+        print(f"{name}: solved in {found.seconds + found.lowest_seconds:.1f} s", flush=True)
+    print()
+    harness.show(_rows(curves, fractions), ["fraction", *curves])
+    settings = {"effort": args.effort, "workspaces": args.workspaces}
+    settings["decompositions"] = not args.no_decompositions
+    data = {"settings": settings, "curves": {k: vars(c) for k, c in curves.items()}}
+    harness.write(args.json, data)
+    return 0
+
+
+def _rows(curves: dict[str, Curve], fractions: Sequence[float]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for fraction in sorted(fractions, reverse=True):
+        found = {name: c.percent[fraction] for name, c in curves.items()}
+        rows.append({"fraction": str(fraction)} | found)
+    for title, read in LAST.items():
+        rows.append({"fraction": title} | {name: read(c) for name, c in curves.items()})
+    return rows
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import harness, planning_time, prediction, solver_table, zoo
+
+TINY = """
+from benchmarks.zoo import chain, gpt
+
+MODELS = {
+    "chain": lambda: chain(depth=6, width=16, batch=64),
+    "gpt": lambda: gpt(layers=2, width=16, length=16, batch=2, heads=2, words=20),
+}
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.py"
+    path.write_text(TINY)
+    return path
+
+
+def test_zoo_lists_a_finite_loss_for_each_model(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.json"
+    assert zoo.main(["--zoo", str(tiny), "--json", str(out)]) == 0
+    rows = json.loads(out.read_text())
+    assert [row["model"] for row in rows] == ["chain", "gpt"]
+    assert rows[0]["parameters"] == 6 * (16 * 16 + 16)
+    assert all(0 < float(row["loss"]) < 10 for row in rows)
+    assert rows[1]["loss"] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: zoo.resnet(blocks=(1, 1), width=4, batch=2, size=8),
+        lambda: zoo.unet(width=4, depth=2, batch=1, size=8),
+        lambda: zoo.gpt(layers=1, width=8, length=4, batch=1, heads=2, words=9, fused=True),
+    ],
+    ids=["resnet", "unet", "gpt_fused"],
+)
+def test_every_parameter_of_a_zoo_model_gets_a_gradient(make: Any) -> None:
+    module, args = make()
+    loss = module(*args)
+    assert loss.shape == ()
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
+
+
+def test_written_out_and_fused_attention_agree() -> None:
+    written, fused = zoo.Attention(8, 2, 5, fused=False), zoo.Attention(8, 2, 5, fused=True)
+    fused.load_state_dict(written.state_dict())
+    x = torch.randn(2, 5, 8)
+    torch.testing.assert_close(written(x), fused(x))
+
+
+def test_solver_table_falls_and_ends_above_the_floor(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.json"
+    argv = ["--zoo", str(tiny), "--fractions", "0.7,1.0,0.05", "--effort", "0", "--json", str(out)]
+    assert solver_table.main(argv) == 0
+    found = json.loads(out.read_text())["curves"]
+    assert list(found) == ["chain32", "gpt8"]
+    for one in found.values():
+        assert one["percent"]["1.0"] == pytest.approx(0, abs=1e-9)
+        assert 0 < one["percent"]["0.7"] < 100
+        assert one["percent"]["0.05"] is None
+        assert one["floor"] <= one["lowest"] < one["baseline"]
+    lines = capsys.readouterr().out.splitlines()
+    top = lines.index("") + 1
+    assert lines[top].split() == ["fraction", "chain32", "gpt8"]
+    assert lines[top + 3].split() == ["0.05", "-", "-"]
+
+
+def test_solver_table_without_decompositions_has_fewer_ops(tiny: Path) -> None:
+    whole = solver_table.problem_of(solver_table.capture(tiny, "gpt", False), workspaces=True)
+    parts = solver_table.problem_of(solver_table.capture(tiny, "gpt", True), workspaces=False)
+    assert len(whole.ops) < len(parts.ops)
+    assert any(op.workspace for op in whole.ops)
+    assert not any(op.workspace for op in parts.ops)
+
+
+def test_prediction_of_one_case(tiny: Path) -> None:
+    case = {"zoo": str(tiny), "model": "chain", "inner": "eager", "cold": False, "pairs": 1}
+    kept = prediction.run_case(case | {"budget": "0.7"})
+    assert kept["status"] == "done"
+    assert kept["kept"]
+    assert kept["predicted"] <= kept["limit"] < kept["baseline"]
+    assert kept["ratio"] >= 1
+    assert kept["time"] > 0
+
+
+def test_prediction_prints_a_budget_that_cannot_be_met(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--zoo", str(tiny), "--models", "chain", "--inner", "eager", "--budgets", "1B"]
+    assert prediction.main([*argv, "--no-time"]) == 0
+    text = capsys.readouterr().out
+    assert "infeasible  least 0." in text
+    assert text.splitlines()[-1] == "0 measured, 0 broke their budget, 1 infeasible, 0 failed"
+
+
+def test_a_child_that_fails_is_reported(tiny: Path) -> None:
+    case = {"zoo": str(tiny), "model": "none", "inner": "eager", "cold": False, "budget": "min"}
+    found = harness.run_child("benchmarks.prediction", case)
+    assert found == {"status": "failed", "error": "KeyError: 'none'"}
+
+
+def test_an_unknown_model_is_named(tiny: Path) -> None:
+    with pytest.raises(SystemExit, match=r"no model 'gpd' in .*there are chain, gpt"):
+        zoo.main(["--zoo", str(tiny), "--models", "gpd"])
+
+
+@pytest.mark.slow
+def test_planning_time_compares_with_torch(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.json"
+    argv = ["--zoo", str(tiny), "--models", "chain", "--budgets", "0.8", "--json", str(out)]
+    assert planning_time.main(argv) == 0
+    rows = json.loads(out.read_text())
+    assert [row["planner"] for row in rows] == [
+        "torch 1.0",
+        "torch 0.5",
+        "fxremat 0.8, first time",
+        "fxremat 0.8",
+    ]
+    assert all(0 < row["planning"] < row["compile"] for row in rows)
+    assert all(row["plans"] >= 1 for row in rows)
+    assert rows[2]["planning"] == pytest.approx(sum(rows[2][s] for s in planning_time.STAGES))
+
+
+def test_planning_time_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        planning_time.main(["--help"])
+    assert stop.value.code == 0
+    assert "--budgets" in capsys.readouterr().out
