@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"eager:    {allocator_peak(lambda: step(model)) / 2**20:6.1f} MiB measured")
     print(f"fxremat:  {allocator_peak(lambda: step(compiled)) / 2**20:6.1f} MiB measured")
     print(f"plan:     {plan.predicted_peak / 2**20:6.1f} MiB predicted")
-    print(f"budget:   {plan.budget / 2**20:6.1f} MiB")
+    print(f"budget:   {(plan.budget or 0) / 2**20:6.1f} MiB")
     return 0
 
 

@@ -1,7 +1,8 @@
 """The peak solver: the least recompute time within a limit on the real peak.
 
-1. *Starts.* The baseline, drained along a falling sequence of limits (a homotopy); the cuts of a
-   sweep of prices; the plans of the pool just above the limit.
+1. *Starts.* The baseline, drained along a falling sequence of limits (a homotopy); cuts at one
+   price for all bytes, over a sweep (:mod:`.starts`); cuts at prices over time (:mod:`.priced`);
+   the plans of the pool just above the limit.
 2. Each start is *drained* to the limit, *normalised* and *filled* (:mod:`.moves`).
 3. A *large neighbourhood search* (Shaw 1998) ruins a part of the best plan and drains and fills it
    again, with annealed acceptance and randomly perturbed rankings.
@@ -21,9 +22,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fxremat.floor import floor
+from fxremat.mincut import Cutter
 from fxremat.problem import Problem
 from fxremat.solvers.moves import Score, by_area, by_bytes, drain, fill, normalise, rebuild
 from fxremat.solvers.pool import Point, Pool
+from fxremat.solvers.priced import priced_cuts
 from fxremat.solvers.starts import baseline, cuts
 from fxremat.solvers.state import SAVED, Removal, State
 from fxremat.solvers.table import Table
@@ -34,7 +37,8 @@ HOMOTOPY = (1.6, 1.35, 1.2, 1.1, 1.05, 1.02, 1.0)
 ROUNDS = 40  # of the neighbourhood search at effort 1
 LONG = 1000  # runs of a schedule above which a round costs more, and fewer are made
 NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are tried
-MOST_CUTS = 10
+MOST_CUTS = 8
+MOST_PRICED = 4
 
 
 class PeakSolver:
@@ -55,6 +59,7 @@ class PeakSolver:
         self.problem = problem
         self.effort = effort
         self.table = Table.of(problem)
+        self.cutter = Cutter(problem)
         self.pool = Pool(problem)
         self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         self.timed_out = False
@@ -73,7 +78,7 @@ class PeakSolver:
         self._keep(free)
         if free.cost <= 0 and free.peak <= limit:
             return self.pool.best(limit)
-        for start in self._starts(limit):
+        for start in (*self._starts(limit), *self._priced(limit)):
             if self._late():
                 break
             self._settle(drain(start, limit), limit)
@@ -122,7 +127,7 @@ class PeakSolver:
         try:
             return self.pool.add(baseline(self.problem))
         except ValueError:
-            return self.pool.add(next(cuts(self.problem, self.table)))
+            return self.pool.add(next(cuts(self.problem, self.table, self.cutter)))
 
     def _late(self) -> bool:
         self.timed_out = self.timed_out or time.monotonic() > self.deadline
@@ -133,13 +138,26 @@ class PeakSolver:
 
     def _starts(self, limit: int) -> list[State]:
         if self._cuts is None:
-            self._cuts = [State(self.table, s) for s in cuts(self.problem, self.table)]
+            self._cuts = [State(self.table, s) for s in cuts(self.problem, self.table, self.cutter)]
             for state in self._cuts:
                 self._keep(state)
-        near = [s for s in self._cuts if NEAR[0] * limit < s.peak < NEAR[1] * limit]
-        near.sort(key=lambda s: max(0.0, s.peak / limit - 1) * self.problem.step_seconds + s.cost)
         pooled = [State(self.table, p.schedule) for p in self.pool.above(limit, 2)]
-        return pooled + near[:MOST_CUTS]
+        return pooled + self._promising(self._cuts, limit)[:MOST_CUTS]
+
+    def _priced(self, limit: int) -> list[State]:
+        """The most promising plans of cuts at prices over time."""
+        if limit <= 0:
+            return []
+        found = list(priced_cuts(self.problem, self.table, self.cutter, self.start, limit))
+        for state in found:
+            self._keep(state)
+        return self._promising(found, limit)[:MOST_PRICED]
+
+    def _promising(self, states: list[State], limit: int) -> list[State]:
+        """States near the limit, those first that are cheap for what they are above it."""
+        near = [s for s in states if NEAR[0] * limit < s.peak < NEAR[1] * limit]
+        step = self.problem.step_seconds
+        return sorted(near, key=lambda s: max(0.0, s.peak / limit - 1) * step + s.cost)
 
     def _settle(self, state: State, limit: int) -> State | None:
         """Normalise and fill a drained state, and keep it; None if it is above the limit."""

@@ -18,7 +18,7 @@ from fxremat.network import Prices
 from fxremat.problem import Phase, Problem
 from fxremat.solvers.table import Table
 
-__all__ = ["baseline", "cuts"]
+__all__ = ["baseline", "cuts", "schedule_of"]
 
 SHARES = (0.0, 0.02, 0.1, 0.3)
 PRICES = 24
@@ -40,13 +40,8 @@ def _can_save(problem: Problem, value: int) -> bool:
     return not problem.values[value].unsaveable and forward
 
 
-def cuts(problem: Problem, table: Table) -> Iterator[list[int]]:
-    """Schedules of distinct cuts over a sweep of prices.
-
-    Raises:
-        InfeasibleError: if some value may be neither saved nor recomputed.
-    """
-    cutter = Cutter(problem)
+def cuts(problem: Problem, table: Table, cutter: Cutter) -> Iterator[list[int]]:
+    """Schedules of distinct cuts over a sweep of prices."""
     seen: set[frozenset[int]] = set()
     total = sum(table.saving) + 1
     low, high = DECADES
@@ -58,7 +53,7 @@ def cuts(problem: Problem, table: Table) -> Iterator[list[int]]:
             )
             if cut.saved not in seen:
                 seen.add(cut.saved)
-                yield _schedule(problem, cut)
+                yield schedule_of(problem, cut)
 
 
 def _prices(problem: Problem, table: Table, price: float, share: float) -> Prices:
@@ -76,7 +71,8 @@ def _prices(problem: Problem, table: Table, price: float, share: float) -> Price
     return Prices(recompute, save)
 
 
-def _schedule(problem: Problem, cut: Cut) -> list[int]:
+def schedule_of(problem: Problem, cut: Cut) -> list[int]:
+    """The schedule that saves what a cut saves and rebuilds the rest just in time, once each."""
     return _just_in_time(problem, set(cut.saved))
 
 
