@@ -8,6 +8,8 @@ copy of it; what the forward returns lives to the end of the step; inputs of the
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -117,21 +119,22 @@ def replay(problem: Problem, schedule: Sequence[int]) -> Timeline:
     order = tuple(
         o for o in problem.forward if problem.ops[o].phase is Phase.FORWARD or o in hoisted
     )
-    extra = [*schedule, *hoisted]
-    base = problem.needed
-    seconds = sum(
-        problem.ops[o].seconds for o in extra if problem.ops[o].phase is not Phase.BACKWARD
-    )
-    flops = sum(problem.ops[o].flops for o in extra if problem.ops[o].phase is not Phase.BACKWARD)
+    extra = _extra(problem, (*schedule, *hoisted))
     return Timeline(
         forward=_forward(problem, order, set(saved)),
         order=order,
         backward=_backward(problem, schedule, found),
         saved=tuple(v for v in saved if not problem.values[v].held),
         hoisted=tuple(sorted(hoisted)),
-        recompute_seconds=max(0.0, seconds - sum(problem.ops[o].seconds for o in base)),
-        recompute_flops=flops - sum(problem.ops[o].flops for o in base),
+        recompute_seconds=math.fsum(n * problem.ops[o].seconds for o, n in extra.items()),
+        recompute_flops=sum(n * problem.ops[o].flops for o, n in extra.items()),
     )
+
+
+def _extra(problem: Problem, runs: Sequence[int]) -> dict[int, int]:
+    """How often each op runs beyond what every plan must run."""
+    count = Counter(o for o in runs if problem.ops[o].phase is not Phase.BACKWARD)
+    return {o: n - (o in problem.needed) for o, n in count.items()}
 
 
 def _check(problem: Problem, schedule: Sequence[int]) -> None:
