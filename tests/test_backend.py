@@ -148,6 +148,8 @@ def test_float64_is_exact() -> None:
 
 
 MEASURE = """
+import sys
+
 import torch
 from torch.profiler import ProfilerActivity, profile
 torch.set_num_threads(1)
@@ -159,10 +161,11 @@ def clear(x, model):
         leaf.grad = None
 
 
-for name in t.MODELS:
+inner, *names = sys.argv[1:]
+for name in names:
     for budget in t.BUDGETS:
         torch.compiler.reset()
-        ours = t.make(budget, on_infeasible="closest")
+        ours = t.make(budget, on_infeasible="closest", inner=inner)
         model, x = t.made(name)
         run = torch.compile(model, backend=ours)
         x.requires_grad_()
@@ -186,14 +189,18 @@ for name in t.MODELS:
 """
 
 
-@pytest.fixture(scope="module")
-def measured() -> dict[tuple[str, str], tuple[int, int, int]]:
+def measure(inner: str, *names: str) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Measured peak, predicted peak and budget, in a process that has profiled nothing else."""
-    args = [sys.executable, "-c", MEASURE]
+    args = [sys.executable, "-c", MEASURE, inner, *names]
     done = subprocess.run(args, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     rows = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("ROW")]
     return {(name, budget): (int(a), int(b), int(c)) for name, budget, a, b, c in rows}
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[tuple[str, str], tuple[int, int, int]]:
+    return measure("eager", *MODELS)
 
 
 # The masks and the random results, which may not be drawn again, take over half of "dropout".

@@ -1,0 +1,65 @@
+"""Inductor as the inner compiler: what its code really holds, and that a budget binds it."""
+
+import pytest
+import torch
+
+import fxremat
+from fxremat.inductor import ATTEMPTS
+from tests.test_backend import BUDGETS, compiled, made, make, measure, step
+
+# Inductor warns of what it does not find on this machine; that is not under test.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "conv",
+        pytest.param("chain", marks=pytest.mark.slow),
+        pytest.param("transformer", marks=pytest.mark.slow),
+    ],
+)
+def test_the_replayed_code_tells_the_peak(name: str) -> None:
+    found = measure("inductor", name)
+    assert len(found) == len(BUDGETS)
+    for peak, predicted, limit in found.values():
+        assert peak - 64 <= predicted <= 1.15 * peak
+        assert limit < 0 or peak <= limit
+
+
+def test_code_above_the_budget_is_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first code is made to look too big, so that the second plan must keep a margin."""
+    from passes.inductor import Compiled
+
+    real = Compiled.peaks
+    calls: list[Compiled] = []
+
+    def peaks(self: Compiled, handed_over: dict[str, int]) -> tuple[int, int] | None:
+        found = real(self, handed_over)
+        assert found is not None
+        first = not calls or calls[0] is self
+        calls.append(self)
+        return (2 * found[0], 2 * found[1]) if first else found
+
+    monkeypatch.setattr(Compiled, "peaks", peaks)
+    model, x = made("chain")
+    ours = make(0.6, inner="inductor")
+    torch.testing.assert_close(compiled("chain", ours), step(model, model, x))
+    (plan,) = ours.plans
+    assert len({id(c) for c in calls}) == 2
+    assert plan.budget is not None
+    assert plan.predicted_peak <= plan.budget
+
+
+@pytest.mark.slow
+def test_a_budget_that_no_code_meets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from passes.inductor import Compiled
+
+    monkeypatch.setattr(Compiled, "peaks", lambda self, handed_over: (2**40, 2**40))
+    model, x = made("chain")
+    run = torch.compile(model, backend=make(0.6, inner="inductor"))
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        run(x)
+    error = caught.value.inner_exception
+    assert isinstance(error, fxremat.BudgetError)
+    assert f"the last of {ATTEMPTS} needs {error.least} bytes" in str(error)
