@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fxremat.mincut import Cutter
 from fxremat.network import Prices
 from fxremat.problem import Phase, Problem
-from fxremat.solvers.starts import schedule_of
+from fxremat.solvers.starts import forbidding, schedule_of
 from fxremat.solvers.state import State
 from fxremat.solvers.table import Table
 
@@ -96,24 +96,23 @@ def _windows(problem: Problem, table: Table, state: State) -> _Windows:
 def _prices(
     problem: Problem, table: Table, windows: _Windows, front: Floats, back: Floats
 ) -> Prices:
-    dear = 2 * sum(table.seconds) + 1e-9  # more than recomputing everything
     until = np.concatenate([[0.0], np.cumsum(back)])  # price of the first k backward ops
     rest = np.concatenate([np.cumsum(front[::-1])[::-1], [0.0]])  # of the forward from p on
     save, again = [], []
     for v in range(len(problem.values)):
         if not table.saveable[v]:
-            save.append(dear)
+            save.append(0.0)
             again.append(0.0)
             continue
         begin = table.born[v] if table.hoist[table.producer[v]] >= 0 else table.last[v] + 1
         held = rest[begin] + until[windows.last[v] + 1]
-        save.append(min(dear, float(table.saving[v] * held)))
+        save.append(float(table.saving[v] * held))
         live = until[windows.last[v] + 1] - until[max(windows.first[v], 0)]
         again.append(float(table.nbytes[v] * live))
     recompute = [
         0.0
         if problem.ops[op].phase is Phase.EITHER and op in problem.needed
-        else min(dear, table.seconds[op] + sum(again[v] for v in table.makes[op]))
+        else table.seconds[op] + sum(again[v] for v in table.makes[op])
         for op in range(len(problem.ops))
     ]
-    return Prices(tuple(recompute), tuple(save))
+    return forbidding(table, recompute, save)

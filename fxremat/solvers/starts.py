@@ -18,7 +18,7 @@ from fxremat.network import Prices
 from fxremat.problem import Phase, Problem
 from fxremat.solvers.table import Table
 
-__all__ = ["baseline", "cuts", "schedule_of"]
+__all__ = ["baseline", "cuts", "forbidding", "schedule_of"]
 
 SHARES = (0.0, 0.02, 0.1, 0.3)
 PRICES = 24
@@ -57,18 +57,25 @@ def cuts(problem: Problem, table: Table, cutter: Cutter) -> Iterator[list[int]]:
 
 
 def _prices(problem: Problem, table: Table, price: float, share: float) -> Prices:
-    dear = 2 * sum(table.seconds) + 1e-9  # more than recomputing everything
-    recompute = tuple(
+    recompute = [
         0.0
         if op in problem.needed
         else table.seconds[op] + share * price * sum(table.nbytes[v] for v in table.makes[op])
         for op in range(len(problem.ops))
-    )
-    save = tuple(
-        min(dear, price * table.saving[v]) if table.saveable[v] else dear
-        for v in range(len(problem.values))
-    )
-    return Prices(recompute, save)
+    ]
+    return forbidding(table, recompute, [price * nbytes for nbytes in table.saving])
+
+
+def forbidding(table: Table, recompute: list[float], save: list[float]) -> Prices:
+    """Prices at which no cut saves what the table does not count as saveable.
+
+    That is more than the rules forbid: an EITHER op that cannot run in the forward without holding
+    its inputs longer is left in the backward. Such values cost more than all others together.
+    """
+    may = table.saveable
+    dear = 1e-9 + sum(recompute) + sum(p for p, ok in zip(save, may, strict=True) if ok)
+    priced = (p if ok else dear for p, ok in zip(save, may, strict=True))
+    return Prices(tuple(recompute), tuple(priced))
 
 
 def schedule_of(problem: Problem, cut: Cut) -> list[int]:

@@ -1,0 +1,65 @@
+"""Starts of the search: every one is a plan, and the sweep of prices reaches both ends."""
+
+import pytest
+from hypothesis import given, settings
+
+import fxremat.solvers.priced as priced
+from fxremat.mincut import Cutter
+from fxremat.problem import Problem
+from fxremat.solvers.starts import baseline, cuts
+from fxremat.solvers.state import State
+from fxremat.solvers.table import Table
+from fxremat.timeline import replay
+from tests import problems as toys
+from tests.strategies import problems
+
+
+def starts(problem: Problem, limit: int) -> tuple[list[list[int]], list[State]]:
+    table, cutter = Table.of(problem), Cutter(problem)
+    start = State(table, baseline(problem))
+    over_time = list(priced.priced_cuts(problem, table, cutter, start, limit))
+    return list(cuts(problem, table, cutter)), over_time
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(max_values=8))
+def test_every_start_is_a_plan(problem: Problem) -> None:
+    peak = replay(problem, baseline(problem)).peak
+    swept, over_time = starts(problem, max(peak // 2, 1))
+    for schedule in (*swept, *(s.schedule() for s in over_time)):
+        replay(problem, schedule)  # raises where it is none
+    assert len(over_time) == len(priced.RATES)
+
+
+def test_the_baseline_recomputes_nothing() -> None:
+    for problem in (toys.chain(), toys.residual(), toys.diamond()):
+        assert replay(problem, baseline(problem)).recompute_seconds == 0.0
+
+
+def test_the_sweep_goes_from_saving_all_to_recomputing_all_that_may() -> None:
+    """Chain t -> a -> b -> c: at a low price all is saved, at a high one only what is held."""
+    problem = toys.chain()
+    swept, _ = starts(problem, 1)
+    costs = [replay(problem, s).recompute_seconds for s in swept]
+    assert min(costs) == 0.0
+    forward = sum(op.seconds for op in problem.ops if op.phase == "forward")
+    assert 0.0 < max(costs) <= forward
+
+
+def test_prices_rise_where_the_plan_is_above_the_limit() -> None:
+    """Under a limit that nothing meets, the last cut saves no more bytes than the first."""
+    problem = toys.chain()
+    _, over_time = starts(problem, 1)
+    saved = [
+        sum(problem.values[v].nbytes for v in replay(problem, s.schedule()).saved)
+        for s in over_time
+    ]
+    assert saved[-1] <= saved[0]
+
+
+@pytest.mark.parametrize("make", [toys.chain, toys.residual, toys.diamond])
+def test_one_problem_gives_one_sequence_of_starts(make: object) -> None:
+    assert callable(make)
+    first, again = starts(make(), 20), starts(make(), 20)
+    assert first[0] == again[0]
+    assert [s.schedule() for s in first[1]] == [s.schedule() for s in again[1]]
