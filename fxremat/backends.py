@@ -18,6 +18,7 @@ from torch import fx
 
 from passes import private
 
+from .errors import OptionError
 from .inductor import Attempt
 from .options import Options
 from .plan import Plan, summary
@@ -47,9 +48,14 @@ class Backend:
         return f"fxremat.backend({self.options.budget}, plans={len(self.plans)})"
 
     def __call__(
-        self, module: fx.GraphModule, example_inputs: Sequence[Any], **_: Any
+        self, module: fx.GraphModule, example_inputs: Sequence[Any], **rest: Any
     ) -> Callable[..., Any]:
-        """Compile one graph, as ``torch.compile`` asks for it."""
+        """Compile one graph, as ``torch.compile`` asks for it.
+
+        Raises:
+            OptionError: if ``torch.compile`` was given a mode or options beside the backend.
+        """
+        _refuse(rest)
         inner = self.options.inner
         if inner == "inductor":
             return self._with_inductor(module, example_inputs)
@@ -109,9 +115,25 @@ def backend(budget: object = None, **options: object) -> Backend:
 def entry_point(
     module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any
 ) -> Callable[..., Any]:
-    """``torch.compile(model, backend="fxremat", options={"budget": "6GiB"})``."""
-    options = Options.from_mapping(kwargs.get("options") or {})
+    """``torch.compile(model, backend="fxremat", options={"budget": "6GiB"})``.
+
+    Raises:
+        OptionError: if an option is unknown or has the wrong type, or a mode is given.
+        BudgetError: if the budget makes no sense.
+    """
+    options = Options.from_mapping(kwargs.pop("options", None) or {})
+    _refuse(kwargs)
     return Backend(options)(module, example_inputs)
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    """Refuse what ``torch.compile`` hands on and we would not heed."""
+    wrong = [f"{name}={value!r}" for name, value in given.items() if value]
+    if wrong:
+        raise OptionError(
+            f"torch.compile was given {', '.join(wrong)}, which fxremat does not take; give "
+            "options to fxremat.backend(...), or options={...} beside backend='fxremat'"
+        )
 
 
 def _boxed(compiler: Callable[..., Any]) -> Callable[..., Any]:

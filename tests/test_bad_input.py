@@ -120,3 +120,15 @@ def test_retain_graph_gives_the_gradients_again_or_an_error() -> None:
     assert torch.equal(one, two)
     with pytest.raises(RuntimeError, match="second time"):
         torch.autograd.grad(y, x)
+
+
+@pytest.mark.parametrize("backend", ["fxremat", fxremat.backend(0.5, inner="eager")])
+def test_a_mode_of_torch_compile_is_refused(backend: Any) -> None:
+    with pytest.raises(Exception, match=r"given mode='max-autotune', which fxremat does not take"):
+        torch.compile(net(), backend=backend, mode="max-autotune")(torch.randn(64, 16))
+
+
+def test_options_beside_a_backend_that_is_made_are_refused() -> None:
+    ours = fxremat.backend(0.5, inner="eager")
+    with pytest.raises(Exception, match=r"which fxremat does not take; give options to"):
+        torch.compile(net(), backend=ours, options={"budget": "0.5"})(torch.randn(64, 16))
