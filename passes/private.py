@@ -7,12 +7,15 @@ are in ``passes.inductor``, which is imported only when Inductor is the inner co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
 from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
 from torch import fx
+from torch._C import DispatchKey
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
@@ -105,4 +108,34 @@ def compile_with_aot(
         decompositions={},
         keep_inference_input_mutations=True,
     )
-    return make(module, example_inputs)
+    with _resampling_whole():
+        return make(module, example_inputs)
+
+
+@contextmanager
+def _resampling_whole() -> Iterator[None]:
+    """Trace interpolation as the op that eager runs.
+
+    torch registers Python decompositions of the upsample ops for tracing that no table of
+    decompositions turns off. They gather by index, and their backward scatters: a UNet run op by
+    op took a tenth longer for it. They are set aside while a graph is traced.
+    """
+    aside: list[tuple[OpOverload[..., Any], dict[Any, Any]]] = []
+    for op in _resampling():
+        aside.append((op, dict(op.py_kernels)))
+        for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd):
+            op.py_kernels.pop(key, None)
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernels in aside:
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
+
+
+@cache
+def _resampling() -> tuple[OpOverload[..., Any], ...]:
+    packets = [getattr(torch.ops.aten, n) for n in dir(torch.ops.aten) if "upsample_" in n]
+    overloads = [getattr(p, o) for p in packets for o in p.overloads()]
+    return tuple(op for op in overloads if DispatchKey.Autograd in op.py_kernels)

@@ -14,6 +14,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import fxremat
 from fxremat.backends import Backend
+from passes.private import _resampling
 
 Step = tuple[nn.Module, torch.Tensor]
 
@@ -320,3 +321,28 @@ def test_inductor_runs_the_halves() -> None:
     for a, b in zip(compiled("chain", ours), theirs, strict=True):
         torch.testing.assert_close(a, b)
     assert ours.plans[0].predicted_peak <= (ours.plans[0].budget or 0)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_interpolation_is_traced_as_the_op_that_eager_runs(mode: str, dynamic: bool) -> None:
+    def up(x: torch.Tensor) -> torch.Tensor:
+        y = F.interpolate(x.sin(), scale_factor=2.0, mode=mode)
+        return y.sin().sum()
+
+    def gradient(run: Any, batch: int) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        x = torch.randn(batch, 3, 8, 8, requires_grad=True)
+        loss = run(x)
+        loss.backward()
+        assert x.grad is not None
+        return [loss, x.grad]
+
+    before = {op: set(op.py_kernels) for op in _resampling()}
+    ours = make("min")
+    run = torch.compile(up, backend=ours, dynamic=dynamic)
+    for batch in (2, 3):
+        for mine, theirs in zip(gradient(run, batch), gradient(up, batch), strict=True):
+            assert torch.equal(mine, theirs)
+    assert any("upsample" in name for name in ours.plans[0].forward)
+    assert before == {op: set(op.py_kernels) for op in _resampling()}  # set aside, not lost
