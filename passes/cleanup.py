@@ -31,6 +31,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from .private import graph_module
 from .unread import drop_unread
 
 __all__ = ["clean", "drop_no_ops", "merge_common", "remove_dead"]
@@ -89,7 +90,7 @@ def _rewritten(module: GraphModule, *rewrites: Callable[[Graph], None]) -> Graph
     graph.set_codegen(copy.copy(module.graph._codegen))
     for rewrite in rewrites:
         rewrite(graph)
-    cleaned = GraphModule(module, graph, type(module).__name__)
+    cleaned = graph_module(module, graph)
     cleaned.meta = dict(module.meta)
     return cleaned
 

@@ -22,6 +22,7 @@ from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch._library.utils import is_impure
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import is_symbol_binding_fx_node
 
 __all__ = [
@@ -76,8 +77,8 @@ def extract_modules(
 
 
 def graph_module(root: Any, graph: fx.Graph) -> fx.GraphModule:
-    """A graph module over ``graph`` with the attributes of ``root``."""
-    return fx.GraphModule(root, graph)
+    """A graph module over ``graph`` with the attributes of ``root``; its code is made when run."""
+    return _LazyGraphModule(root, graph)
 
 
 def run_op_by_op(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -34,11 +34,11 @@ from fxremat.solvers.table import Table
 __all__ = ["PeakSolver"]
 
 HOMOTOPY = (1.6, 1.35, 1.2, 1.1, 1.05, 1.02, 1.0)
-ROUNDS = 40  # of the neighbourhood search at effort 1
+ROUNDS = 30  # of the neighbourhood search at effort 1
 LONG = 1000  # runs of a schedule above which a round costs more, and fewer are made
 NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are tried
 MOST_CUTS = 8
-MOST_PRICED = 4
+MOST_PRICED = 3
 
 
 class PeakSolver:
