@@ -58,8 +58,9 @@ class Attempt:
             module, example_inputs, self._partition, self._workspace
         )
         peak = self._peak()
-        self._raise_baseline(peak)
-        limit = self._limit()
+        self.compiled.graphs.clear()  # Inductor's own, large, and told all they had to
+        self._correct(peak)
+        limit = None if self.planned is None else self.planned.plan.budget
         self.excess = 0 if peak is None or limit is None else peak - limit
         if self.excess <= 0:
             return True
@@ -77,26 +78,23 @@ class Attempt:
         )
 
     def plans(self) -> list[Plan]:
-        """The plan, with the peak of the compiled code as its prediction."""
-        if self.planned is None:
-            return []
-        peak = self._peak()
-        plan = self.planned.plan
-        return [plan if peak is None else replace(plan, predicted_peak=peak)]
+        """The plan, with the peak of the compiled code as its prediction; none for inference."""
+        return [] if self.planned is None else [self.planned.plan]
 
-    def _raise_baseline(self, peak: int | None) -> None:
-        """Let a plan that recomputes nothing tell what the baseline holds once it is compiled."""
-        if self.planned is None or peak is None or self.planned.plan.recomputed:
+    def _correct(self, peak: int | None) -> None:
+        """Let the plan predict the compiled code's peak.
+
+        One that recomputes nothing also tells what the baseline holds once it is compiled.
+        """
+        if self.planned is None or peak is None:
             return
-        plan = self.planned.plan
-        baseline = max(plan.baseline_peak, peak)
-        fraction = self.options.budget.fraction is not None
-        budget = self.options.budget.limit(baseline) if fraction else plan.budget
-        plan = replace(plan, baseline_peak=baseline, budget=budget)
+        plan = replace(self.planned.plan, predicted_peak=peak)
+        if not plan.recomputed:
+            baseline = max(plan.baseline_peak, peak)
+            fraction = self.options.budget.fraction is not None
+            budget = self.options.budget.limit(baseline) if fraction else plan.budget
+            plan = replace(plan, baseline_peak=baseline, budget=budget)
         self.planned = replace(self.planned, plan=plan)
-
-    def _limit(self) -> int | None:
-        return None if self.planned is None else self.planned.plan.budget
 
     def _peak(self) -> int | None:
         """Most bytes that the compiled step holds at once."""

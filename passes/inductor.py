@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import torch
 import torch._functorch.config as functorch_config
 from torch import fx
 from torch._inductor.codegen.wrapper import (
@@ -35,6 +36,7 @@ from torch._inductor.codegen.wrapper import (
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
 from torch._inductor.ir import IRNode, MultiOutput, MultiOutputLayout, NoneLayout
+from torch._inductor.lowering import fallbacks
 from torch._inductor.memory import (
     estimate_peak_memory,
     prepare_planning_info,
@@ -45,7 +47,7 @@ from torch._inductor.memory import (
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
-__all__ = ["Compiled", "compile_with_inductor"]
+__all__ = ["Compiled", "compile_with_inductor", "is_external"]
 
 Halves = tuple[fx.GraphModule, fx.GraphModule]
 Partition = Callable[..., Halves]
@@ -175,14 +177,20 @@ def _peak(graph: Any, inputs: dict[str, int], workspace: Workspace) -> int:
     """
     live = {name: inputs.get(name, 0) for name in graph.graph_inputs}
     level = most = sum(live.values())
+
+    def hold(name: str, size: int) -> None:
+        nonlocal level
+        level += size - live.get(name, 0)
+        live[name] = size
+
     for line in graph.wrapper_code.lines:
         extra = 0
         if isinstance(line, AllocateLine):
-            live[line.node.get_name()] = _nbytes(graph, line.node)
+            hold(line.node.get_name(), _nbytes(graph, line.node))
         elif isinstance(line, ExternKernelAllocLine):
             extra = _held(line.node, workspace)
             for name, size in _made(graph, line.node):
-                live[name] = size
+                hold(name, size)
         elif isinstance(line, ExternKernelOutLine):
             extra = _held(line.node, workspace)
         elif isinstance(line, ReuseLine):
@@ -190,8 +198,7 @@ def _peak(graph: Any, inputs: dict[str, int], workspace: Workspace) -> int:
         elif isinstance(line, FreeLine) or (
             isinstance(line, FreeIfNotReusedLine) and not line.is_reused
         ):
-            live.pop(line.node.get_name(), 0)
-        level = sum(live.values())
+            level -= live.pop(line.node.get_name(), 0)
         most = max(most, level + extra)
     return most
 
@@ -265,9 +272,6 @@ def _by_key(nodes: list[Any], key: dict[Any, int]) -> list[Any]:
 
 def is_external(node: fx.Node) -> bool:
     """Whether Inductor calls ATen's own kernel for an op, whose workspace then counts."""
-    import torch
-    from torch._inductor.lowering import fallbacks
-
     aten = torch.ops.aten
     kept = (aten.convolution, aten.mm, aten.addmm, aten.bmm, aten.baddbmm)
     packet = getattr(node.target, "overloadpacket", None)

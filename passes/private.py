@@ -21,12 +21,9 @@ from torch._dynamo.backends.debugging import boxed_nop
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch._library.utils import is_impure
 from torch._ops import HigherOrderOperator, OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx._lazy_graph_module import _LazyGraphModule
-from torch.fx.experimental.symbolic_shapes import is_symbol_binding_fx_node
 
 __all__ = [
-    "FakeTensor",
     "HigherOrderOperator",
     "OpOverload",
     "boxed",
@@ -34,7 +31,6 @@ __all__ = [
     "extract_modules",
     "graph_module",
     "impure",
-    "is_symbol_binding",
     "run_op_by_op",
     "storage_key",
 ]
@@ -51,11 +47,6 @@ def impure(node: fx.Node) -> bool:
     """Whether torch counts a call as having an effect beyond its result, random draws included."""
     assert not isinstance(node.target, str)  # only call_function nodes are asked about
     return bool(is_impure(node.target, args=node.args, kwargs=node.kwargs, impure_random=True))
-
-
-def is_symbol_binding(node: fx.Node) -> bool:
-    """Whether a node is what defines a symbolic size, so that others depend on it by name."""
-    return is_symbol_binding_fx_node(node) is not None
 
 
 def extract_modules(
