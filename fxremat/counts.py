@@ -14,10 +14,11 @@ import torch
 from torch.fx import Node
 from torch.utils import flop_counter
 
+from passes.private import storage_key
+
 from .fakes import (
     hint,
     is_symbolic,
-    key_of_storage,
     outside_fakes,
     tensors_in,
     tensors_read,
@@ -144,7 +145,7 @@ def bytes_read(node: Node) -> int:
     for index, tensor in enumerate(tensors_read(node)):
         size = _distinct_bytes(tensor)
         try:
-            place = key_of_storage(tensor), hint(tensor.storage_offset()), size
+            place = storage_key(tensor), hint(tensor.storage_offset()), size
         except NotImplementedError:  # no storage
             place = id(tensor), 0, size
         if place in seen or (index == 0 and packet in UNREAD):

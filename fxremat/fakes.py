@@ -18,13 +18,14 @@ from torch.fx.experimental.symbolic_shapes import (
     guarding_hint_or_throw,
 )
 
+from passes.private import storage_key
+
 from .errors import CostError
 
 __all__ = [
     "hint",
     "is_symbolic",
     "is_view",
-    "key_of_storage",
     "outside_fakes",
     "signature",
     "storage_bytes",
@@ -90,11 +91,6 @@ def storage_bytes(tensor: torch.Tensor, rounding: int = 1) -> int:
     return -(-size // rounding) * rounding
 
 
-def key_of_storage(tensor: torch.Tensor) -> int:
-    """A number that two living tensors share exactly if they share a storage."""
-    return int(tensor.untyped_storage()._cdata)
-
-
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in a node's value: a tensor, or nested tuples with anything else between."""
     if isinstance(value, torch.Tensor):
@@ -123,8 +119,8 @@ def is_view(node: Node) -> bool:
     if not made or node.target._schema.is_mutable:
         return False
     try:
-        given = {key_of_storage(t) for t in tensors_read(node)}
-        return all(key_of_storage(t) in given for t in made)
+        given = {storage_key(t) for t in tensors_read(node)}
+        return all(storage_key(t) in given for t in made)
     except NotImplementedError:  # no storage
         return False
 
@@ -171,7 +167,7 @@ def _aliases(node: Node) -> str:
     if len(tensors) < 2:
         return ""
     try:
-        keys = [key_of_storage(t) for t in tensors]
+        keys = [storage_key(t) for t in tensors]
     except NotImplementedError:  # no storage
         return ""
     return "" if len(set(keys)) == len(keys) else str([keys.index(k) for k in keys])

@@ -24,7 +24,9 @@ import torch
 from torch.autograd.profiler import profile
 from torch.fx import Node
 
-from .fakes import hint, key_of_storage, outside_fakes, storage_bytes, tensors_in
+from passes.private import storage_key
+
+from .fakes import hint, outside_fakes, storage_bytes, tensors_in
 
 __all__ = ["Trial", "run_all"]
 
@@ -187,8 +189,8 @@ class _Call:
         """Bytes of each storage among the outputs that is not an input's."""
         if made is None:
             return None
-        old = {key_of_storage(t) for t in tensors_in((self.args, tuple(self.kwargs.values())))}
-        new = {key_of_storage(t): storage_bytes(t) for t in tensors_in(made)}
+        old = {storage_key(t) for t in tensors_in((self.args, tuple(self.kwargs.values())))}
+        new = {storage_key(t): storage_bytes(t) for t in tensors_in(made)}
         return tuple(size for key, size in new.items() if key not in old)
 
 
