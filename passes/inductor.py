@@ -35,6 +35,7 @@ from torch._inductor.codegen.wrapper import (
 )
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
+from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.ir import IRNode, MultiOutput, MultiOutputLayout, NoneLayout
 from torch._inductor.lowering import fallbacks
 from torch._inductor.memory import (
@@ -47,7 +48,7 @@ from torch._inductor.memory import (
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
-__all__ = ["Compiled", "compile_with_inductor", "is_external"]
+__all__ = ["Compiled", "compile_with_inductor", "decompositions", "is_external"]
 
 Halves = tuple[fx.GraphModule, fx.GraphModule]
 Partition = Callable[..., Halves]
@@ -276,3 +277,8 @@ def is_external(node: fx.Node) -> bool:
     kept = (aten.convolution, aten.mm, aten.addmm, aten.bmm, aten.baddbmm)
     packet = getattr(node.target, "overloadpacket", None)
     return node.target in fallbacks or packet in fallbacks or packet in kept
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """How Inductor takes ops apart before it compiles them."""
+    return dict(select_decomp_table())

@@ -7,8 +7,8 @@ are in ``passes.inductor``, which is imported only when Inductor is the inner co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -21,9 +21,11 @@ from torch._dynamo.backends.debugging import boxed_nop
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch._library.utils import is_impure
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 __all__ = [
+    "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
     "boxed",
@@ -90,17 +92,26 @@ def compile_with_aot(
     example_inputs: Sequence[Any],
     compiler: Callable[..., Any],
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]],
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
 ) -> Callable[..., Any]:
-    """Trace forward and backward without decompositions, split, and compile both halves."""
+    """Trace forward and backward, split, and compile both halves.
+
+    Args:
+        module: the graph that Dynamo captured.
+        example_inputs: its inputs.
+        compiler: makes a callable of a half and its inputs.
+        partition: splits the joint graph, as AOTAutograd asks for it.
+        decompositions: how ops are taken apart; None leaves them all whole.
+    """
     make = aot_autograd(
         fw_compiler=compiler,
         bw_compiler=compiler,
         inference_compiler=compiler,
         partition_fn=partition,
-        decompositions={},
+        decompositions=dict(decompositions or {}),
         keep_inference_input_mutations=True,
     )
-    with _resampling_whole():
+    with _resampling_whole() if decompositions is None else nullcontext():
         return make(module, example_inputs)
 
 
