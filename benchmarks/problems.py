@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import harness
+from benchmarks import families, harness
 from benchmarks.harness import MIB
 from benchmarks.llama import llama as llama_model
 from fxremat import workspace
@@ -38,6 +38,7 @@ __all__ = [
     "FIXTURES",
     "PROFILE",
     "capture",
+    "instance",
     "joint_of",
     "llama",
     "load",
@@ -78,8 +79,13 @@ def problem_of(joint: JointGraph, workspaces: bool = False) -> Problem:
     )
 
 
+def instance(name: str, decompose: bool = True, workspaces: bool = False) -> Problem:
+    """The problem of one of ``benchmarks.families.MODELS``."""
+    return problem_of(joint_of(families.MODELS[name](), decompose), workspaces)
+
+
 def llama(layers: int, decompose: bool = True) -> Problem:
-    """The problem of a transformer as wide as those with 7 billion parameters."""
+    """The problem of a transformer as wide as the one with 7 billion parameters."""
     return problem_of(joint_of(llama_model(layers), decompose))
 
 

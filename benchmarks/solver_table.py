@@ -21,34 +21,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import torch
-from functorch.compile import (  # type: ignore[import-untyped]
-    aot_module_simplified,
-    default_partition,
-    make_boxed_func,
-)
-from torch import fx
-from torch._inductor.decomposition import select_decomp_table
 
 from benchmarks import harness
 from benchmarks.harness import MIB
-from fxremat import workspace
-from fxremat.cost import CostModel
-from fxremat.fakes import signature, storage_bytes
+from benchmarks.problems import PROFILE, capture, problem_of
 from fxremat.floor import floor
-from fxremat.formulate import Sizing, formulate
 from fxremat.problem import Problem
-from fxremat.profiles import DeviceProfile
 from fxremat.solvers.peak import PeakSolver
-from passes.cleanup import clean
-from passes.joint import JointGraph
 
 __all__ = ["PROFILE", "Curve", "capture", "curve", "main", "problem_of"]
 
-PROFILE = DeviceProfile("reference", (("float32", 1e11),), bandwidth=3e10, launch=1e-6)
 FRACTIONS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25)
 COLUMNS = {  # the title of a column by the model's name
     "chain": "chain32",
@@ -92,48 +75,6 @@ LAST: dict[str, Callable[[Curve], object]] = {  # rows below the fractions
     "seconds": lambda c: c.seconds,
     "seconds lowest": lambda c: c.lowest_seconds,
 }
-
-
-def capture(zoo: Path, name: str, decompose: bool) -> JointGraph:
-    """The joint graph of a model, cleaned up."""
-    torch.compiler.reset()
-    module, args = harness.build(zoo, name)
-    found: list[JointGraph] = []
-
-    def partition(joint: fx.GraphModule, inputs: Any, **more: Any) -> Any:
-        found.append(JointGraph.from_module(clean(joint), more["num_fwd_outputs"]))
-        return default_partition(joint, inputs, **more)
-
-    def backend(graph: fx.GraphModule, inputs: Any) -> Any:
-        return aot_module_simplified(
-            graph,
-            inputs,
-            fw_compiler=lambda half, _: make_boxed_func(half.forward),
-            partition_fn=partition,
-            decompositions=select_decomp_table() if decompose else {},
-            keep_inference_input_mutations=True,
-        )
-
-    torch.compile(module, backend=backend)(*args)
-    if len(found) != 1:
-        raise SystemExit(f"{name} was captured as {len(found)} graphs; a column is for one")
-    return found[0]
-
-
-def problem_of(joint: JointGraph, workspaces: bool) -> Problem:
-    """The problem at the reference profile, with or without measured workspaces."""
-    costs = CostModel(PROFILE)
-    seen = workspace.measure(joint.nodes, "cpu") if workspaces else {}
-    held = {key: found.workspace for key, found in seen.items()}
-    return formulate(
-        joint,
-        Sizing(
-            seconds=lambda node: costs.cost(node).seconds,
-            flops=lambda node: costs.cost(node).flops,
-            storage=lambda tensor: storage_bytes(tensor, PROFILE.rounding),
-            workspace=lambda node: held.get(signature(node), 0),
-        ),
-    )
 
 
 def curve(problem: Problem, fractions: Sequence[float], effort: float) -> Curve:
