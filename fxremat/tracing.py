@@ -2,7 +2,7 @@
 
 Dynamo and AOTAutograd trace a module on fake tensors, which have sizes, strides and devices but
 no data. The trace ends when the joint graph of forward and backward is there, so no op ever runs:
-a model of 7 billion parameters takes some 80 MB and 12 s on one core.
+a transformer of 32 layers and 7 billion parameters takes about 90 MB and 12 s on one core.
 """
 
 from __future__ import annotations
@@ -117,10 +117,12 @@ def _refusal(error: Exception) -> GraphError:
             "nothing in the step needs a gradient; give a module with trainable parameters whose "
             "result depends on them"
         )
-    text = next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    first = lines[0] if lines else type(cause).__name__
+    why = [line for line in lines if line.startswith("Explanation: ")]  # where Dynamo has one
     return GraphError(
-        f"the step cannot be traced as one graph: {text.strip()}; "
-        "torch.compile(module, fullgraph=True) shows where and why"
+        f"the step cannot be traced as one graph: {'. '.join([first, *why[:1]])} "
+        "(torch.compile(module, fullgraph=True) shows where)"
     )
 
 
@@ -138,7 +140,8 @@ def _without_meta(
             made[id(value)] = _fake(value, mode)
         return made[id(value)]
 
-    tensors = [*module.parameters(), *module.buffers()]
+    kept = (v for m in module.modules() for v in vars(m).values() if isinstance(v, torch.Tensor))
+    tensors = [*module.parameters(), *module.buffers(), *kept]
     replaced = {id(t): fake(t) for t in tensors}
     if made:
         module = copy.deepcopy(module, replaced)  # copies what is not in there: no weights

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import harness, planning_time, prediction, solver_table, zoo
+from benchmarks import families, harness, planning_time, prediction, problems, solver_table, zoo
+from benchmarks.llama import llama
+from fxremat.floor import floor
+from fxremat.problem import Problem
+from fxremat.solvers.peak import PeakSolver
 
 TINY = """
 from benchmarks.zoo import chain, gpt
@@ -60,6 +64,75 @@ def test_written_out_and_fused_attention_agree() -> None:
     fused.load_state_dict(written.state_dict())
     x = torch.randn(2, 5, 8)
     torch.testing.assert_close(written(x), fused(x))
+
+
+@pytest.mark.parametrize("name", families.INSTANCES)
+def test_every_parameter_of_a_small_instance_gets_a_gradient(name: str) -> None:
+    module, args = families.INSTANCES[name]()
+    loss = module(*args)
+    assert loss.shape == ()
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
+
+
+def room(problem: Problem) -> float:
+    """The peak without recomputing over that below which no plan can go."""
+    return PeakSolver(problem, effort=0).baseline.peak / floor(problem)
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in families.MODELS if name != "gpt1"]
+
+
+@pytest.mark.parametrize("name", ["gpt1", *SLOW])
+def test_a_familys_problem_has_memory_to_save(name: str) -> None:
+    whole, parts = problems.instance(name, decompose=False), problems.instance(name)
+    assert len(whole.ops) < len(parts.ops)
+    assert room(whole) > 1.3
+    assert room(parts) > 1.3
+
+
+def test_llama_learns_with_weights_and_grows_by_a_constant_number_of_ops() -> None:
+    small = {"width": 16, "heads": 2, "hidden": 24, "words": 11, "length": 8, "batch": 2}
+    module, _ = llama(layers=1, **small)
+    module = module.to_empty(device="cpu").float()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    text = torch.randint(11, (2, 8))
+    module(text, text).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
+    one, two, three = (
+        len(problems.problem_of(problems.joint_of(llama(n, **small), True)).ops) for n in (1, 2, 3)
+    )
+    assert three - two == two - one > 50
+
+
+def test_the_fixture_is_the_problem_of_a_big_model() -> None:
+    problem = problems.load("llama7b")
+    assert len(problem.ops) > 3500
+    assert sum(v.nbytes for v in problem.values) > 2**37  # 128 GiB
+    assert problem.step_seconds > 100
+    assert 2 < room(problem) < 10
+
+
+@pytest.mark.slow
+def test_the_fixture_is_what_its_script_writes() -> None:
+    assert problems.FIXTURES["llama7b"]() == problems.load("llama7b")
+
+
+def test_writing_a_fixture_twice_gives_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(problems, "FOLDER", tmp_path / "fixtures")
+    monkeypatch.setattr(problems, "FIXTURES", {"chain6": lambda: problems.instance("chain6")})
+    written = []
+    for _ in range(2):
+        assert problems.main(["--write"]) == 0
+        written.append((tmp_path / "fixtures" / "chain6.json.gz").read_bytes())
+    assert written[0] == written[1]
+    assert problems.load("chain6") == problems.instance("chain6")
+    assert capsys.readouterr().out.splitlines()[1].split()[0] == "chain6"
+    with pytest.raises(SystemExit, match="no fixture 'chain7'; there are chain6"):
+        problems.main(["chain7"])
 
 
 def test_solver_table_falls_and_ends_above_the_floor(
