@@ -1,0 +1,279 @@
+"""The exact solvers against enumeration of their classes, and against all schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain, combinations, product
+
+import pytest
+from brute import cheapest, least_single, random_problem, single_choices
+from hypothesis import assume, given, settings
+from problems import BEST, Draft, overwritten_input
+from strategies import problems
+
+from fxremat.problem import Kind, Phase, Problem
+from fxremat.solvers.exact import Exact, solve_several, solve_single
+from fxremat.solvers.exact_several import Several
+from fxremat.solvers.exact_single import Single
+from fxremat.solvers.stages import Rows, Stages
+from fxremat.solvers.starts import baseline
+from fxremat.timeline import Timeline, replay
+
+CLOSE = 1e-6
+
+
+def subsets(items: list[int]) -> Iterator[set[int]]:
+    every = chain.from_iterable(combinations(items, k) for k in range(len(items) + 1))
+    return map(set, every)
+
+
+def emit(problem: Problem, stages: Stages, runs: list[set[int]]) -> list[int]:
+    """The schedule with these runs in the stages, in the order of the stage."""
+    found: list[int] = []
+    todo = iter(zip(stages.order, runs, strict=True))
+    for k, op in enumerate(problem.backward):
+        if k in stages.ends:
+            order, chosen = next(todo)
+            found += [o for o in order if o in chosen]
+        found.append(op)
+    return found
+
+
+def just_in_time(problem: Problem, stages: Stages, saved: set[int]) -> list[set[int]] | None:
+    """Runs in each stage if these values are saved and the rest is rebuilt once; None if not."""
+    done: set[int] = set()
+    runs = []
+    for k, order in zip(stages.ends, stages.order, strict=True):
+        before = set(done)
+        stack = [problem.backward[k]]
+        while stack:
+            for value in stages.table.reads[stack.pop()]:
+                op = problem.producer[value]
+                if value in saved or op in done:
+                    continue
+                if op not in order:
+                    return None
+                done.add(op)
+                stack.append(op)
+        runs.append(done - before)
+    return runs
+
+
+def single_class(problem: Problem) -> Iterator[Timeline]:
+    """Every schedule of the single class, enumerated by what it saves."""
+    stages = Stages(problem)
+    free = {v for v, yes in enumerate(stages.free) if yes}
+    made = [v for v, p in enumerate(problem.producer) if p in stages.table.problem.forward]
+    may = [v for v in made if not problem.values[v].unsaveable and v not in free]
+    for saved in subsets(may):
+        runs = just_in_time(problem, stages, saved | free)
+        if runs is None:
+            continue
+        mixed = {v for ops in runs for o in ops for v in problem.ops[o].outputs} & saved
+        line = attempt(problem, emit(problem, stages, runs))
+        if line is not None and not mixed:
+            yield line
+
+
+def several_class(problem: Problem) -> Iterator[Timeline]:
+    """Every schedule of the class of several runs, enumerated by what runs in which stage."""
+    stages = Stages(problem)
+    for runs in product(*(list(subsets(order)) for order in stages.order)):
+        if all(timely(problem, stages, *step) for step in zip(stages.ends, runs, strict=True)):
+            line = attempt(problem, emit(problem, stages, list(runs)))
+            if line is not None:
+                yield line
+
+
+def timely(problem: Problem, stages: Stages, k: int, runs: set[int]) -> bool:
+    read = {v for o in (*runs, problem.backward[k]) for v in problem.ops[o].inputs}
+    return all(any(v in read and not stages.free[v] for v in problem.ops[o].outputs) for o in runs)
+
+
+def attempt(problem: Problem, schedule: list[int]) -> Timeline | None:
+    try:
+        return replay(problem, schedule)
+    except ValueError:
+        return None
+
+
+def limits(lines: list[Timeline]) -> list[int]:
+    """Some limits at which the answer changes, and one below all."""
+    peaks = sorted({line.peak for line in lines})
+    return [peaks[0] - 1, peaks[0], peaks[len(peaks) // 4], peaks[len(peaks) // 2]]
+
+
+def least(lines: list[Timeline], limit: int) -> float | None:
+    return min((t.recompute_seconds for t in lines if t.peak <= limit), default=None)
+
+
+def verify(problem: Problem, limit: int, answer: Exact, expected: float | None) -> None:
+    """Check an answer against the optimum, and its point against replay."""
+    assert answer.proved
+    if expected is None:
+        assert answer == Exact(None, math.inf, True)
+        return
+    assert answer.point is not None
+    line = replay(problem, answer.point.schedule)
+    assert answer.point.peak == line.peak <= limit
+    assert answer.point.seconds == line.recompute_seconds
+    assert answer.point.seconds == pytest.approx(expected, abs=CLOSE)
+    assert answer.bound == pytest.approx(expected, abs=CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_single_is_the_best_single_choice(seed: int) -> None:
+    problem = random_problem(seed, rules=seed % 2 == 1)
+    lines = list(single_class(problem))
+    assume_some(lines)
+    for limit in limits(lines):
+        verify(problem, limit, solve_single(problem, limit), least(lines, limit))
+
+
+def assume_some(lines: list[Timeline]) -> None:
+    if not lines:
+        pytest.skip("the rules of this problem leave no single choice")
+
+
+@settings(max_examples=150, deadline=None)
+@given(problem=problems(max_values=6, rules=True))
+def test_single_on_all_kinds_of_ops(problem: Problem) -> None:
+    lines = list(single_class(problem))
+    if not lines:
+        assert solve_single(problem, 10**6) == Exact(None, math.inf, True)
+        return
+    for limit in limits(lines)[:3]:
+        verify(problem, limit, solve_single(problem, limit), least(lines, limit))
+
+
+@settings(max_examples=150, deadline=None)
+@given(problem=problems(max_values=5, rules=True))
+def test_several_on_all_kinds_of_ops(problem: Problem) -> None:
+    assume(sum(len(order) for order in Stages(problem).order) <= 9)
+    lines = list(several_class(problem))
+    if not lines:
+        assert solve_several(problem, 10**6) == Exact(None, math.inf, True)
+        return
+    for limit in limits(lines)[:3]:
+        verify(problem, limit, solve_several(problem, limit), least(lines, limit))
+
+
+def test_several_lies_between_all_schedules_and_single() -> None:
+    equal = total = 0
+    for seed in range(24):
+        problem = random_problem(seed, most=5, rules=seed % 3 == 1)
+        lines = [replay(problem, s) for s in single_choices(problem)]
+        for limit in limits(lines)[:3] if lines else ():
+            below = cheapest(problem, limit)
+            several, single = solve_several(problem, limit), solve_single(problem, limit)
+            assert several.proved
+            assert several.bound <= single.bound
+            assert several.bound >= (math.inf if below is None else below) - CLOSE
+            total += 1
+            equal += several.bound == pytest.approx(math.inf if below is None else below)
+    assert equal >= 0.95 * total > 50
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 2))
+def test_single_is_infeasible_right_below_the_least_peak(seed: int) -> None:
+    problem = random_problem(seed)
+    lowest = least_single(problem)
+    assert solve_single(problem, lowest).point is not None
+    assert solve_single(problem, lowest - 1) == Exact(None, math.inf, True)
+
+
+@pytest.mark.parametrize("build", [b for b, *_ in BEST if b is not overwritten_input])
+@pytest.mark.parametrize("kind", [solve_single, solve_several])
+def test_ample_memory_costs_nothing_more_than_the_baseline(build, kind) -> None:  # type: ignore[no-untyped-def]
+    problem = build()
+    answer = kind(problem, 10**6)
+    assert answer.proved
+    assert answer.point.seconds == replay(problem, baseline(problem)).recompute_seconds
+
+
+@cache
+def layers(count: int) -> Problem:
+    """A chain of layers, each a slow op and a fast one of which the backward reads both."""
+    draft = Draft().value("x0", 0, kind=Kind.INPUT)
+    for i in range(count):
+        draft.value(f"h{i}", 64).value(f"x{i + 1}", 64)
+        draft.op(f"h{i} = slow{i} x{i}", 4.0).op(f"x{i + 1} = fast{i} h{i}", 1.0)
+    draft.value("t", 64, kind=Kind.TANGENT)
+    last = "t"
+    for i in reversed(range(count)):
+        draft.value(f"g{i}", 64).value(f"d{i}", 64)
+        draft.op(f"g{i} = slope{i} {last} h{i}", 1.0, Phase.BACKWARD)
+        draft.op(f"d{i} = back{i} g{i} x{i}", 8.0, Phase.BACKWARD)
+        last = f"d{i}"
+    return draft.op(f"= output {last}", 0.0, Phase.BACKWARD).done()
+
+
+def test_several_goes_where_single_cannot() -> None:
+    problem = layers(6)
+    lowest = 0
+    for limit in range(64 * 5, 64 * 12, 64):
+        single, several = solve_single(problem, limit), solve_several(problem, limit)
+        assert single.proved
+        assert several.proved
+        assert several.bound <= single.bound
+        lowest += single.point is None and several.point is not None
+    assert lowest >= 1
+
+
+@pytest.mark.parametrize("program", [Single, Several])
+@pytest.mark.parametrize("limit", [64 * 9, 64 * 11, 64 * 13])
+def test_the_objective_is_the_recompute_time(
+    program: type[Single] | type[Several], limit: int
+) -> None:
+    problem = layers(6)
+    form = program(Stages(problem), 1.0)
+    rows = Rows(form, limit)
+    while True:
+        solved = form.model.solve(60.0, 0.0, math.inf)
+        assert solved.x is not None
+        schedule = form.schedule(solved.x)
+        line = replay(problem, schedule)
+        assert solved.bound == pytest.approx(line.recompute_seconds)
+        if line.peak <= limit:
+            break
+        rows.missed(schedule, solved.x)
+
+
+@pytest.mark.parametrize("kind", [solve_single, solve_several])
+def test_a_start_is_improved_or_returned(kind) -> None:  # type: ignore[no-untyped-def]
+    problem = layers(6)
+    limit = 64 * 11
+    best = kind(problem, limit)
+    poor = kind(problem, limit - 128).point
+    assert poor.seconds > best.point.seconds
+    better = kind(problem, limit, start=poor.schedule)
+    assert better.proved
+    assert better.point.seconds == best.point.seconds
+    again = kind(problem, limit, start=best.point.schedule)
+    assert again.proved
+    assert again.point == best.point
+    assert again.bound == best.point.seconds
+
+
+def test_a_start_above_the_limit_is_refused() -> None:
+    problem = layers(3)
+    with pytest.raises(ValueError, match="exceeds the limit of 64 bytes"):
+        solve_single(problem, 64, start=baseline(problem))
+
+
+@pytest.mark.parametrize("kind", [solve_single, solve_several])
+def test_out_of_time_proves_nothing_and_bounds_from_below(kind) -> None:  # type: ignore[no-untyped-def]
+    problem = layers(10)
+    limit = 64 * 15
+    start = kind(problem, limit - 192).point
+    assert kind(problem, limit, time_limit=0.0, start=start.schedule) == Exact(start, 0.0, False)
+    assert kind(problem, limit, time_limit=0.0) == Exact(None, 0.0, False)
+    full = kind(problem, limit, start=start.schedule)
+    assert full.proved
+    assert full.point.seconds < start.seconds
+    for seconds in (0.01, 0.05, 0.2):
+        short = kind(problem, limit, time_limit=seconds, start=start.schedule)
+        assert 0.0 <= short.bound <= full.bound + CLOSE
+        assert full.point.seconds - CLOSE <= short.point.seconds <= start.seconds
