@@ -6,7 +6,7 @@
 
 Models are traced on fake tensors and costs come from a fixed profile by the roofline, so the
 same problem comes out on every machine. A fixture is ``Problem.to_json()``, compressed; a test
-or benchmark that reads it waits for no trace and needs no torch.
+or benchmark that reads it need not wait for a trace.
 """
 
 from __future__ import annotations
