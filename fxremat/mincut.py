@@ -50,11 +50,13 @@ class Cut:
         recomputed: indices of the ops to be recomputed; of EITHER ops, those that run in the
             backward.
         value: sum of the prices paid, in seconds, added up from the prices as given.
+        bound: what no cut is below, in seconds: the flow, at the resolution of the capacities.
     """
 
     saved: frozenset[int]
     recomputed: frozenset[int]
     value: float
+    bound: float
 
 
 def minimum_cut(problem: Problem, prices: Prices, *, solver: str = "scipy") -> Cut:
@@ -119,18 +121,19 @@ class Cutter:
         if solver not in SOLVERS:
             raise OptionError(f"there is no solver {solver!r}; take one of {', '.join(SOLVERS)}")
         costs = charges(self.problem, prices)
-        capacity = self._integers(costs)
+        capacity, exponent = self._integers(costs)
         solve = self._scipy if solver == "scipy" else self._networkx
         flow, needed = solve(capacity)
         certify(self._tails, self._heads, capacity, flow, needed)
-        return self._decode(costs, needed)
+        flowing = int(flow[self._heads == SINK].sum())
+        return self._decode(costs, needed, math.ldexp(flowing, exponent - 30))
 
-    def _integers(self, costs: NDArray[np.float64]) -> Ints:
-        """Capacities of the arcs in units of the resolution."""
+    def _integers(self, costs: NDArray[np.float64]) -> tuple[Ints, int]:
+        """Capacities of the arcs in units of the resolution, which is 2**(exponent - 30)."""
         # fsum rounds correctly, so a total that it puts below 2**exponent is below it.
         exponent = math.frexp(math.fsum(costs[self._priced].tolist()))[1]
         scaled = np.floor(np.ldexp(costs[self._charge], 30 - exponent))
-        return np.minimum(scaled, INFINITE).astype(np.int64)
+        return np.minimum(scaled, INFINITE).astype(np.int64), exponent
 
     def _scipy(self, capacity: Ints) -> tuple[Ints, Flags]:
         data = np.zeros(len(self._indices), dtype=np.int32)
@@ -165,7 +168,7 @@ class Cutter:
         needed[list(sink_side)] = True
         return np.array([flows[tail][head] for tail, head in arcs], dtype=np.int64), needed
 
-    def _decode(self, costs: NDArray[np.float64], needed: Flags) -> Cut:
+    def _decode(self, costs: NDArray[np.float64], needed: Flags, bound: float) -> Cut:
         paid = ~needed[self._tails] & needed[self._heads]
         charge = self._charge[paid]
         count, free = len(self.problem.ops), self._never - 1
@@ -174,7 +177,7 @@ class Cutter:
         saving = paid & (self._tails != SOURCE) & (self._charge >= count)
         saved = self._heads[saving] - 2 - count
         value = math.fsum(costs[charge[charge < free]].tolist())
-        return Cut(frozenset(saved.tolist()), recomputed, value)
+        return Cut(frozenset(saved.tolist()), recomputed, value, bound)
 
 
 def certify(tails: Ints, heads: Ints, capacity: Ints, flow: Ints, sink_side: Flags) -> None:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,30 +35,49 @@ def by_area(state: State, change: Removal) -> float:
 
 
 def fill(state: State, limit: int, score: Score = by_bytes) -> None:
-    """Drop runs, in place, as long as all live bytes stay within a limit (bytes)."""
-    while _fill_once(state, limit, score):
-        pass
+    """Drop runs, in place, as long as all live bytes stay within a limit (bytes).
+
+    A run that does not fit is tried again once fewer bytes are live where it was blocked.
+    """
+    blocked: dict[int, tuple[Ints, int, int]] = {}
+    progress = True
+    while progress:
+        ranked: list[tuple[float, int]] = []
+        for q, op in enumerate(state.ops):
+            if op >= 0 and not state.table.is_backward[op] and not _still(blocked, q):
+                change = _droppable(state, q, limit, blocked)
+                if change is not None:
+                    ranked.append((score(state, change), -q))
+        ranked.sort(reverse=True)
+        progress = False
+        for _, negative in ranked:
+            if state.ops[-negative] >= 0:
+                change = _droppable(state, -negative, limit, blocked)
+                if change is not None:
+                    state.commit(change)
+                    progress = progress or change.gain > 0
 
 
-def _fill_once(state: State, limit: int, score: Score) -> bool:
-    table = state.table
-    ranked: list[tuple[float, int]] = []
-    for q, op in enumerate(state.ops):
-        if op >= 0 and not table.is_backward[op]:
-            change = state.removal(q)
-            if change is not None and change.gain >= 0 and state.fits(change, limit):
-                ranked.append((score(state, change), -q))
-    ranked.sort(reverse=True)
-    progress = False
-    for _, negative in ranked:
-        q = -negative
-        if state.ops[q] < 0:
-            continue
-        change = state.removal(q)
-        if change is not None and change.gain >= 0 and state.fits(change, limit):
-            state.commit(change)
-            progress = progress or change.gain > 0
-    return progress
+def _still(blocked: dict[int, tuple[Ints, int, int]], q: int) -> bool:
+    if q not in blocked:
+        return False
+    live, at, level = blocked[q]
+    return int(live[at]) >= level
+
+
+def _droppable(
+    state: State, q: int, limit: int, blocked: dict[int, tuple[Ints, int, int]]
+) -> Removal | None:
+    """The removal of a run if it costs nothing and fits; where it is blocked is noted."""
+    change = state.removal(q)
+    if change is None or change.gain < 0:
+        return None
+    where = state.blocked(change, limit)
+    if where is None:
+        return change
+    live, at = where
+    blocked[q] = (live, at, int(live[at]))
+    return None
 
 
 @dataclass(slots=True)
@@ -67,7 +86,6 @@ class _Eviction:
     before: int  # position of the use that the rebuilt copy serves
     runs: list[int]
     seconds: float
-    relief: int
     ratio: float
 
 
@@ -85,8 +103,9 @@ def drain(state: State, limit: int, batch: float = 0.2, tries: int = 12) -> Stat
     """
     overflow = state.overflow(limit)
     while overflow > 0:
-        ranked = _evictions(state, limit)
-        step = _apply(state, _portion(state, ranked, limit, batch), limit, overflow)
+        wanted = max(state.peak - limit, 1) * batch
+        ranked = _evictions(state, limit, wanted, tries)
+        step = _apply(state, _portion(state, ranked, wanted), limit, overflow)
         for eviction in ranked[:tries] if step is None else ():
             step = _apply(state, [eviction], limit, overflow)
             if step is not None:
@@ -157,29 +176,42 @@ def prune(state: State) -> None:
             state.commit(change)
 
 
-def _evictions(state: State, limit: int) -> list[_Eviction]:
-    """Evictions that relieve the highest position, best relief per second first."""
+def _evictions(state: State, limit: int, wanted: float, tries: int) -> list[_Eviction]:
+    """Evictions that relieve the highest position, best relief per second first.
+
+    The time of the last run alone bounds what a rebuild costs. So closures are made in the order
+    of what they promise at best, until enough is found that nothing left can beat.
+    """
+    table = state.table
     back, front = int(state.backward.max(initial=0)), int(state.forward.max(initial=0))
     over = np.maximum(state.backward - limit, 0)
     over_front = np.maximum(state.forward - limit, 0)
     in_forward = front > back
     j = int(state.forward.argmax()) if in_forward else int(state.backward.argmax())
-    found: list[_Eviction] = []
-    closure = _Closures(state, limit)
+    promised: list[tuple[float, int, int, int]] = []
     for copy in state.copies():
         gap = _gap_forward(state, copy, j) if in_forward else _gap(copy, j)
-        if gap is None or not state.table.rerun[state.table.producer[copy.value]]:
+        if gap is None or not table.rerun[table.producer[copy.value]]:
             continue
         after, before = gap
         relief = _relief(state, copy, after, before, over, over_front)
-        if relief <= 0:
-            continue
-        runs = closure.of(copy.value, before)
+        if relief > 0:
+            seconds = table.seconds[table.producer[copy.value]]
+            promised.append((-relief / (seconds + EPSILON), before, copy.value, relief))
+    promised.sort()
+    closure = _Closures(state, limit)
+    found: list[_Eviction] = []
+    ratios: list[float] = []  # of those found, ascending
+    for negative, before, value, relief in promised:
+        if len(ratios) >= tries and -negative <= ratios[-tries]:
+            bar = ratios[-tries]
+            if sum(table.nbytes[e.value] for e in found if e.ratio >= bar) >= wanted:
+                break
+        runs = closure.of(value, before)
         if runs is not None:
-            seconds = sum(state.table.seconds[o] for o in runs)
-            found.append(
-                _Eviction(copy.value, before, runs, seconds, relief, relief / (seconds + EPSILON))
-            )
+            seconds = sum(table.seconds[o] for o in runs)
+            found.append(_Eviction(value, before, runs, seconds, relief / (seconds + EPSILON)))
+            insort(ratios, found[-1].ratio)
     found.sort(key=lambda e: (-e.ratio, e.before, e.value))
     return found
 
@@ -209,9 +241,8 @@ def _relief(state: State, copy: Copy, after: int, before: int, over: Ints, over_
     return relief
 
 
-def _portion(state: State, ranked: list[_Eviction], limit: int, share: float) -> list[_Eviction]:
-    """The best evictions that together relieve a share of what is above the limit at the peak."""
-    wanted = max(state.peak - limit, 1) * share
+def _portion(state: State, ranked: list[_Eviction], wanted: float) -> list[_Eviction]:
+    """The best evictions that together free so many bytes."""
     chosen: list[_Eviction] = []
     total = 0
     for eviction in ranked:

@@ -1,12 +1,15 @@
 """The peak solver: the least recompute time within a limit on the real peak.
 
-1. *Starts.* The baseline, drained along a falling sequence of limits (a homotopy); cuts at one
-   price for all bytes, over a sweep (:mod:`.starts`); cuts at prices over time (:mod:`.priced`);
-   the plans of the pool just above the limit.
-2. Each start is *drained* to the limit, *normalised* and *filled* (:mod:`.moves`).
-3. A *large neighbourhood search* (Shaw 1998) ruins a part of the best plan and drains and fills it
-   again, with annealed acceptance and randomly perturbed rankings.
-4. All plans go to a *pool* shared by all limits of one problem.
+Plans for all limits of a problem hang on one tree. Its root is the stretch between the floor and
+the peak of the plan that recomputes nothing; a stretch is halved at a limit for which a plan is
+searched (:mod:`.search`), starting from the plans at both ends. A limit is answered by walking down
+to it. What a node finds depends on the nodes above it alone, never on the limit that is asked for
+or on the order of questions, and it is only accepted in between: with a peak not below that of the
+plan at the lower end and a time not below that of the plan at the upper end. Hence for any two
+limits, asked together or apart, the smaller one has neither the higher peak nor the lower time.
+
+A stretch is not halved where nothing is left to gain: it is short, its ends cost the same, or the
+lower bound at its upper end proves the plan at its lower end good enough.
 
 Work is counted in rounds, never in seconds, and the random stream is seeded: one problem gives one
 plan. A time limit only stops early.
@@ -16,29 +19,48 @@ from __future__ import annotations
 
 import gc
 import math
-import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+from fxremat.bound import TimeBound
 from fxremat.floor import floor
 from fxremat.mincut import Cutter
 from fxremat.problem import Problem
-from fxremat.solvers.moves import Score, by_area, by_bytes, drain, fill, normalise, rebuild
+from fxremat.solvers.moves import fill
 from fxremat.solvers.pool import Point, Pool
-from fxremat.solvers.priced import priced_cuts
+from fxremat.solvers.search import PROVED, Clock, Search
 from fxremat.solvers.starts import baseline, cuts
-from fxremat.solvers.state import SAVED, Removal, State
+from fxremat.solvers.state import State
 from fxremat.solvers.table import Table
 
 __all__ = ["PeakSolver"]
 
-HOMOTOPY = (1.6, 1.35, 1.2, 1.1, 1.05, 1.02, 1.0)
-ROUNDS = 30  # of the neighbourhood search at effort 1
-LONG = 1000  # runs of a schedule above which a round costs more, and fewer are made
-NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are tried
-MOST_CUTS = 8
-MOST_PRICED = 3
+FINEST = 2048  # the bracket of an answer is at most this part of the baseline's peak
+COARSEST = 64  # and that of the curve
+EQUAL = 2e-4  # of the step's time: ends of a stretch that cost as good as the same
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Limits from ``bottom`` up to, but not including, the peak of ``high``.
+
+    Attributes:
+        bottom: bytes; ``low`` is the answer there.
+        low: a plan within ``bottom``, or None if none was found there.
+        high: the plan at the upper end.
+        depth: how often the whole has been halved.
+    """
+
+    bottom: int
+    low: Point | None
+    high: Point
+    depth: int = 0
+
+    @property
+    def middle(self) -> int:
+        return (self.bottom + self.high.peak) // 2
 
 
 class PeakSolver:
@@ -49,6 +71,11 @@ class PeakSolver:
         effort: rounds of the neighbourhood search, in multiples of the default; 0 leaves it out.
         time_limit: seconds after which no new attempt is begun, or None.
 
+    Attributes:
+        baseline: the plan that recomputes nothing but what may not be saved.
+        pool: the plans found so far.
+        floor: bytes below which no plan can go.
+
     Raises:
         InfeasibleError: if some value may be neither saved nor recomputed.
     """
@@ -57,70 +84,146 @@ class PeakSolver:
         self, problem: Problem, effort: float = 1.0, time_limit: float | None = None
     ) -> None:
         self.problem = problem
-        self.effort = effort
         self.table = Table.of(problem)
         self.cutter = Cutter(problem)
         self.pool = Pool(problem)
-        self.deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-        self.timed_out = False
+        self.floor = floor(problem, self.table)
         self.baseline = self._first()
         self.start = State(self.table, self.baseline.schedule)
-        self._cuts: list[State] | None = None
+        live = [int(b) for b, op in zip(self.start.backward, self.start.ops, strict=True)]
+        stages = [b for b, op in zip(live, self.start.ops, strict=True) if self._is_backward(op)]
+        self.bound = TimeBound(problem, self.table, stages)
+        self.clock = Clock(math.inf if time_limit is None else time.monotonic() + time_limit)
+        self._search = Search(
+            problem, self.table, self.cutter, self.start, self.bound, effort, self.clock
+        )
+        self._nodes: dict[int, Point | None] = {}
+
+    def _is_backward(self, op: int) -> bool:
+        return self.table.is_backward[op]
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the time limit has cut a search short."""
+        return self.clock.late
 
     def solve(self, limit: int) -> Point | None:
         """The cheapest plan found whose peak is within a limit (bytes), or None."""
         with _collector_off():
-            return self._solve(limit)
-
-    def _solve(self, limit: int) -> Point | None:
-        free = State(self.table, self.start.ops)
-        fill(free, max(limit, 0))
-        self._keep(free)
-        if free.cost <= 0 and free.peak <= limit:
+            whole = self._whole()
+            if limit >= whole.high.peak:
+                return whole.high
+            found = self._walk(whole, limit) or self._lowest()
+        if self.clock.late:
             return self.pool.best(limit)
-        for start in (*self._starts(limit), *self._priced(limit)):
-            if self._late():
-                break
-            self._settle(drain(start, limit), limit)
-        self._homotopy(limit, 0.2, between=False)
-        self._homotopy(limit, 0.05, between=True)
-        best = self.pool.best(limit)
-        if best is not None and best.seconds > 0:
-            self._search(State(self.table, best.schedule), limit)
-        return self.pool.best(limit)
+        return found if found is not None and found.peak <= limit else None
 
     def least(self) -> Point:
-        """The lowest peak found, at the least time found for it."""
-        self._starts(self.pool.least.peak)
-        bound = floor(self.problem, self.table)
-        states = [State(self.table, self.pool.least.schedule), State(self.table, self.start.ops)]
+        """The plan with the lowest peak found."""
         with _collector_off():
-            for step in (0.8, 0.9, 0.97, 0.99, 0.997):
-                states = [self._lower(state, step, bound) for state in states]
-            least = self.pool.least
-            settled = self._settle(State(self.table, least.schedule), least.peak)
-            if settled is not None:
-                self._search(settled, least.peak)
-        found = self.pool.best(least.peak)
-        assert found is not None  # the plan that reached it is in the pool
-        return found
+            found = self._lowest()
+        return self.pool.least if self.clock.late else found
 
-    def _lower(self, state: State, step: float, bound: int) -> State:
-        """Lower the peak of a state by a factor again and again, as long as that works."""
-        while state.peak > bound and not self._late():
-            limit = max(int(state.peak * step), bound)
-            for batch in (0.2, 0.02):
-                drained = drain(state, limit, batch)
-                tidy = normalise(drained)
-                drained = min(drained, tidy, key=lambda s: s.peak)
-                if drained.peak < state.peak:
-                    self._keep(drained)
-                if drained.peak <= limit:
-                    break
-            if drained.peak > limit:
-                return min(state, drained, key=lambda s: s.peak)
-            state = drained
-        return state
+    def frontier(self) -> tuple[Point, ...]:
+        """Plans from the lowest peak found to no recompute, by rising peak and falling time.
+
+        Each is what :meth:`solve` answers at its own peak.
+        """
+        with _collector_off():
+            whole = self._whole()
+            points = {whole.high.peak: whole.high}
+            lowest = self._lowest()
+            points[lowest.peak] = lowest
+            stack = [whole]
+            while stack:
+                stretch = stack.pop()
+                if stretch.low is not None:
+                    points[stretch.low.peak] = stretch.low
+                if not self._closed(stretch, COARSEST):
+                    stack += self._halves(stretch)
+        found = sorted(points.values(), key=lambda p: p.peak)
+        return tuple(p for p in found if lowest.peak <= p.peak)
+
+    # The tree.
+
+    def _whole(self) -> _Stretch:
+        return _Stretch(self.floor - 1, None, self._loosest())
+
+    def _loosest(self) -> Point:
+        """The cheapest plan of all: the baseline, without runs that even no limit calls for."""
+        free = State(self.table, self.start.ops)
+        fill(free, 2**62)
+        self.pool.add(free.schedule())
+        return self.pool.points[-1]
+
+    def _walk(self, stretch: _Stretch, limit: int) -> Point | None:
+        """The answer to a limit within a stretch; None if no plan was found."""
+        while not self._closed(stretch, FINEST):
+            below, above = self._halves(stretch)
+            if limit >= above.bottom:
+                stretch = above
+            elif above.low is not None and limit >= above.low.peak:
+                return above.low
+            elif above.low is None:
+                return None  # nothing was found at a higher limit
+            else:
+                stretch = below
+        return stretch.low
+
+    def _lowest(self) -> Point:
+        """The plan at the lower end of the lowest stretch that has one."""
+        stretch = self._whole()
+        while stretch.low is None and not self._closed(stretch, FINEST):
+            below, above = self._halves(stretch)
+            stretch = above if above.low is None else below
+        return stretch.high if stretch.low is None else stretch.low
+
+    def _halves(self, stretch: _Stretch) -> tuple[_Stretch, _Stretch]:
+        middle = stretch.middle
+        if middle not in self._nodes:
+            found = self._node(stretch, middle)
+            if self.clock.late:
+                return self._parts(stretch, middle, found)
+            self._nodes[middle] = found
+        return self._parts(stretch, middle, self._nodes[middle])
+
+    @staticmethod
+    def _parts(stretch: _Stretch, middle: int, found: Point | None) -> tuple[_Stretch, _Stretch]:
+        depth = stretch.depth + 1
+        high = stretch.high if found is None else found
+        below = _Stretch(stretch.bottom, stretch.low, high, depth)
+        return below, _Stretch(middle, found, stretch.high, depth)
+
+    def _node(self, stretch: _Stretch, limit: int) -> Point | None:
+        """The cheapest plan within a limit that lies between the ends of a stretch."""
+        low, high = stretch.low, stretch.high
+        for state in self._search.run(limit, low, high, stretch.depth):
+            if low is not None and state.cost > low.seconds:
+                break
+            point = self.pool.judge(state.schedule())
+            fits = point.peak <= limit and point.seconds >= high.seconds
+            if fits and (
+                point.peak >= stretch.bottom
+                if low is None
+                else low.peak <= point.peak and point.seconds <= low.seconds
+            ):
+                self.pool.keep(point)
+                return point
+        return low
+
+    def _closed(self, stretch: _Stretch, parts: int) -> bool:
+        if self.clock.check():
+            return True
+        size = stretch.high.peak - stretch.bottom
+        if size <= max(1, self.baseline.peak // parts):
+            return True
+        if stretch.low is None:
+            return False
+        step = self.problem.step_seconds
+        if stretch.low.seconds <= stretch.high.seconds + EQUAL * step:
+            return True
+        proved = self.bound.at(stretch.high.peak - 1).seconds
+        return stretch.low.seconds <= proved + PROVED * step
 
     def _first(self) -> Point:
         """The baseline or, where rules forbid it, the first cut; the cut tells what conflicts."""
@@ -128,134 +231,6 @@ class PeakSolver:
             return self.pool.add(baseline(self.problem))
         except ValueError:
             return self.pool.add(next(cuts(self.problem, self.table, self.cutter)))
-
-    def _late(self) -> bool:
-        self.timed_out = self.timed_out or time.monotonic() > self.deadline
-        return self.timed_out
-
-    def _keep(self, state: State) -> None:
-        self.pool.add(state.schedule())
-
-    def _starts(self, limit: int) -> list[State]:
-        if self._cuts is None:
-            self._cuts = [State(self.table, s) for s in cuts(self.problem, self.table, self.cutter)]
-            for state in self._cuts:
-                self._keep(state)
-        pooled = [State(self.table, p.schedule) for p in self.pool.above(limit, 2)]
-        return pooled + self._promising(self._cuts, limit)[:MOST_CUTS]
-
-    def _priced(self, limit: int) -> list[State]:
-        """The most promising plans of cuts at prices over time."""
-        if limit <= 0:
-            return []
-        found = list(priced_cuts(self.problem, self.table, self.cutter, self.start, limit))
-        for state in found:
-            self._keep(state)
-        return self._promising(found, limit)[:MOST_PRICED]
-
-    def _promising(self, states: list[State], limit: int) -> list[State]:
-        """States near the limit, those first that are cheap for what they are above it."""
-        near = [s for s in states if NEAR[0] * limit < s.peak < NEAR[1] * limit]
-        step = self.problem.step_seconds
-        return sorted(near, key=lambda s: max(0.0, s.peak / limit - 1) * step + s.cost)
-
-    def _settle(self, state: State, limit: int) -> State | None:
-        """Normalise and fill a drained state, and keep it; None if it is above the limit."""
-        tidy = normalise(state)
-        if tidy.peak <= max(state.peak, limit):
-            state = tidy
-        if state.peak > limit:
-            self._keep(state)
-            return None
-        best = state
-        for score in (by_bytes, by_area):
-            filled = State(self.table, state.schedule())
-            fill(filled, limit, score)
-            self._keep(filled)
-            best = min(best, filled, key=lambda s: s.cost)
-        return State(self.table, best.schedule())
-
-    def _homotopy(self, limit: int, batch: float, between: bool) -> None:
-        state = State(self.table, self.start.ops)
-        for factor in HOMOTOPY:
-            at = int(limit * factor)
-            if at >= self.baseline.peak:
-                continue
-            if self._late():
-                return
-            state = drain(state, at, batch)
-            if state.peak > at:
-                self._keep(state)
-                return
-            if between or factor == 1.0:
-                state = self._settle(state, at) or state
-            else:
-                tidy = normalise(state)
-                state = tidy if tidy.peak <= at else state
-
-    def _search(self, state: State, limit: int) -> None:
-        """Annealed large neighbourhood search from a state within the limit."""
-        rounds = round(ROUNDS * self.effort * min(1.0, LONG / max(len(state.ops), 1)))
-        rng = random.Random(0)
-        best = current = state
-        for index in range(rounds):
-            if self._late():
-                return
-            ruined = self._ruin(current, limit, rng)
-            if ruined is None:
-                continue
-            tidy = normalise(ruined)
-            found = tidy if tidy.peak <= limit else ruined
-            if found.peak > limit:
-                continue
-            fill(found, limit, _noisy(rng))
-            found = State(self.table, found.schedule())
-            self._keep(found)
-            heat = 0.01 * best.cost * (1 - index / rounds) ** 2
-            if found.cost < current.cost or rng.random() < math.exp(
-                (current.cost - found.cost) / (heat + 1e-15)
-            ):
-                current = found
-            if found.cost < best.cost:
-                best = found
-
-    def _ruin(self, state: State, limit: int, rng: random.Random) -> State | None:
-        draw = rng.random()
-        if draw < 0.5:
-            return drain(self._forced(state, rng), limit)
-        if draw < 0.75:
-            return drain(state, int(limit * rng.uniform(0.85, 0.99)))
-        values = self._stretch(state, rng)
-        fresh = rebuild(state, values, limit) if values else None
-        return None if fresh is None else drain(fresh, limit)
-
-    def _forced(self, state: State, rng: random.Random) -> State:
-        """Drop a few neighbouring runs though they do not fit."""
-        work = State(self.table, state.schedule())
-        runs = [q for q, op in enumerate(work.ops) if not self.table.is_backward[op]]
-        if not runs:
-            return work
-        centre = rng.choice(runs)
-        near = sorted(runs, key=lambda q: abs(q - centre))[:12]
-        for q in rng.sample(near, min(rng.randint(1, 4), len(near))):
-            change = work.removal(q) if work.ops[q] >= 0 else None
-            if change is not None:
-                work.commit(change)
-        return State(self.table, work.schedule())
-
-    def _stretch(self, state: State, rng: random.Random) -> list[int]:
-        """A few neighbouring saved values, in the order of the forward."""
-        table = self.table
-        saved = [
-            v
-            for v, chain in state.chains.items()
-            if chain[0].start == SAVED and table.saving[v] and table.rerun[table.producer[v]]
-        ]
-        saved.sort(key=lambda v: (table.last[v], v))
-        if not saved:
-            return []
-        at = rng.randrange(len(saved))
-        return saved[at : at + rng.randint(1, 5)]
 
 
 @contextmanager
@@ -271,12 +246,3 @@ def _collector_off() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _noisy(rng: random.Random) -> Score:
-    base = rng.choice((by_bytes, by_area))
-
-    def score(state: State, change: Removal) -> float:
-        return base(state, change) * math.exp(rng.gauss(0.0, 0.3))
-
-    return score

@@ -43,17 +43,29 @@ class Pool:
         Raises:
             ValueError: if it is no schedule of the problem.
         """
+        point = self.judge(schedule)
+        self.keep(point)
+        return point
+
+    def judge(self, schedule: list[int]) -> Point:
+        """What replay says of a schedule.
+
+        Raises:
+            ValueError: if it is no schedule of the problem.
+        """
         timeline = replay(self.problem, schedule)
-        point = Point(timeline.peak, timeline.recompute_seconds, tuple(schedule))
+        return Point(timeline.peak, timeline.recompute_seconds, tuple(schedule))
+
+    def keep(self, point: Point) -> None:
+        """Keep a judged plan unless a plan in the pool is as good in both."""
         at = bisect_right(self.points, point.peak, key=lambda p: p.peak)
         if at and self.points[at - 1].seconds <= point.seconds:
-            return point
+            return
         end = at
         while end < len(self.points) and self.points[end].seconds >= point.seconds:
             end += 1
         start = at - 1 if at and self.points[at - 1].peak == point.peak else at
         self.points[start:end] = [point]
-        return point
 
     def best(self, limit: int) -> Point | None:
         """The cheapest plan whose peak is within a limit (bytes)."""

@@ -18,7 +18,7 @@ from fxremat.network import Prices
 from fxremat.problem import Phase, Problem
 from fxremat.solvers.table import Table
 
-__all__ = ["baseline", "cuts", "forbidding", "schedule_of"]
+__all__ = ["baseline", "cut_at", "cuts", "forbidding", "schedule_of"]
 
 SHARES = (0.0, 0.02, 0.1, 0.3)
 PRICES = 24
@@ -76,6 +76,13 @@ def forbidding(table: Table, recompute: list[float], save: list[float]) -> Price
     dear = 1e-9 + sum(recompute) + sum(p for p, ok in zip(save, may, strict=True) if ok)
     priced = (p if ok else dear for p, ok in zip(save, may, strict=True))
     return Prices(tuple(recompute), tuple(priced))
+
+
+def cut_at(
+    problem: Problem, table: Table, cutter: Cutter, recompute: list[float], save: list[float]
+) -> list[int]:
+    """The schedule of the cut at given prices, in seconds, of ops and of values."""
+    return schedule_of(problem, cutter.cut(forbidding(table, recompute, save)))
 
 
 def schedule_of(problem: Problem, cut: Cut) -> list[int]:

@@ -267,11 +267,17 @@ class State:
                 start = self.kept_from(copy.value)
                 change.forward.append((start, len(self.forward) - 1, -nbytes))
 
+    def blocked(self, change: Removal, limit: int) -> tuple[Ints, int] | None:
+        """Where a removal would exceed a limit, as live bytes and position; None if it fits."""
+        for live, spans in ((self.backward, change.spans), (self.forward, change.forward)):
+            at = _blocked(live, spans, limit)
+            if at is not None:
+                return live, at
+        return None
+
     def fits(self, change: Removal, limit: int) -> bool:
         """Whether a removal keeps live bytes within a limit wherever it adds any."""
-        return _fits(self.backward, change.spans, limit) and _fits(
-            self.forward, change.forward, limit
-        )
+        return self.blocked(change, limit) is None
 
     def commit(self, change: Removal) -> None:
         """Apply a removal."""
@@ -308,17 +314,32 @@ class State:
             del self.chains[copy.value]
 
 
-def _fits(live: Ints, spans: list[Span], limit: int) -> bool:
-    plus = [s for s in spans if s[2] > 0 and s[0] <= s[1]]
-    if not plus:
-        return True
-    low, high = min(s[0] for s in plus), max(s[1] for s in plus)
-    if int(live[low : high + 1].max()) + sum(s[2] for s in plus) <= limit:
-        return True
+def _blocked(live: Ints, spans: list[Span], limit: int) -> int | None:
+    """The position at which a change exceeds a limit though it adds bytes there, or None."""
+    added = removed = 0
+    low, high = len(live), -1
+    for first, last, nbytes in spans:
+        if first > last:
+            continue
+        if nbytes > 0:
+            added += nbytes
+            low, high = min(low, first), max(high, last)
+        else:
+            removed -= nbytes
+    if high < 0:
+        return None
+    part = live[low : high + 1]
+    top = int(part.argmax())
+    if int(part[top]) + added <= limit:
+        return None
+    for first, last, nbytes in spans:
+        if nbytes > 0 and first <= low + top <= last and int(part[top]) + nbytes - removed > limit:
+            return low + top
     delta = np.zeros(high - low + 2, dtype=np.int64)
     for first, last, nbytes in spans:
         if first <= high and last >= low and first <= last:
             delta[max(first, low) - low] += nbytes
             delta[min(last, high) - low + 1] -= nbytes
     delta = np.cumsum(delta[:-1])
-    return bool((live[low : high + 1][delta > 0] + delta[delta > 0] <= limit).all())
+    over = np.flatnonzero((delta > 0) & (part + delta > limit))
+    return low + int(over[0]) if len(over) else None
