@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from functools import cache
 from itertools import chain, combinations, product
 
 import pytest
 from brute import cheapest, least_single, random_problem, single_choices
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from problems import BEST, Draft, overwritten_input
 from strategies import problems
 
@@ -22,6 +23,40 @@ from fxremat.solvers.starts import baseline
 from fxremat.timeline import Timeline, replay
 
 CLOSE = 1e-6
+
+
+def mixed(seed: int) -> Problem:
+    """A small problem with EITHER ops, ops of two outputs, held values and rules.
+
+    Backward ops read the gradient and late values first, so values are wanted at several stages.
+    """
+    rng = random.Random(seed)
+    draft = Draft().value("x", 0, kind=Kind.INPUT)
+    near, late = ["x"], list[str]()
+    for i in range(rng.randint(3, 5)):
+        either = len(near) > 1 and rng.random() < 0.4
+        made = [f"{i}{c}" for c in "ab"[: rng.choice((1, 1, 2))]]
+        for name in made:
+            held = not either and rng.random() < 0.15
+            reason = "opaque" if rng.random() < 0.1 else ""
+            draft.value(name, rng.choice((4, 8, 16)), held=held, unsaveable=reason)
+        pool = near[-3:] + late[-2:] if either else near[-3:]
+        read = rng.sample(pool, min(len(pool), rng.choice((1, 1, 2))))
+        text = f"{' '.join(made)} = f{i} {' '.join(read)}"
+        work, fixed = rng.choice((0, 0, 0, 8)), "random" if rng.random() < 0.1 else ""
+        phase = Phase.EITHER if either else Phase.FORWARD
+        draft.op(text, float(rng.choice((1, 2, 5))), phase, workspace=work, fixed=fixed)
+        (late if either else near).extend(made)
+    last = "t"
+    draft.value(last, 4, kind=Kind.TANGENT)
+    wanted = near[1:] + late
+    for i in range(rng.randint(2, 4)):
+        read = rng.sample(wanted, min(len(wanted), rng.choice((1, 1, 2))))
+        draft.value(f"g{i}", rng.choice((4, 8)))
+        work = rng.choice((0, 0, 8))
+        draft.op(f"g{i} = b{i} {last} {' '.join(read)}", 2.0, Phase.BACKWARD, workspace=work)
+        last = f"g{i}"
+    return draft.op(f"= output {last}", 0.0, Phase.BACKWARD).done()
 
 
 def subsets(items: list[int]) -> Iterator[set[int]]:
@@ -127,17 +162,11 @@ def verify(problem: Problem, limit: int, answer: Exact, expected: float | None) 
 def test_single_is_the_best_single_choice(seed: int) -> None:
     problem = random_problem(seed, rules=seed % 2 == 1)
     lines = list(single_class(problem))
-    assume_some(lines)
-    for limit in limits(lines):
+    for limit in limits(lines) if lines else [10**6]:
         verify(problem, limit, solve_single(problem, limit), least(lines, limit))
 
 
-def assume_some(lines: list[Timeline]) -> None:
-    if not lines:
-        pytest.skip("the rules of this problem leave no single choice")
-
-
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problem=problems(max_values=6, rules=True))
 def test_single_on_all_kinds_of_ops(problem: Problem) -> None:
     lines = list(single_class(problem))
@@ -148,15 +177,21 @@ def test_single_on_all_kinds_of_ops(problem: Problem) -> None:
         verify(problem, limit, solve_single(problem, limit), least(lines, limit))
 
 
-@settings(max_examples=150, deadline=None)
-@given(problem=problems(max_values=5, rules=True))
-def test_several_on_all_kinds_of_ops(problem: Problem) -> None:
-    assume(sum(len(order) for order in Stages(problem).order) <= 9)
+@pytest.mark.parametrize("seed", range(90))
+def test_single_on_mixed_problems(seed: int) -> None:
+    problem = mixed(seed)
+    lines = list(single_class(problem))
+    for limit in limits(lines) if lines else [10**6]:
+        verify(problem, limit, solve_single(problem, limit), least(lines, limit))
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_several_on_mixed_problems(seed: int) -> None:
+    problem = mixed(seed)
+    if sum(len(order) for order in Stages(problem).order) > 9:
+        pytest.skip("too many choices to enumerate")
     lines = list(several_class(problem))
-    if not lines:
-        assert solve_several(problem, 10**6) == Exact(None, math.inf, True)
-        return
-    for limit in limits(lines)[:3]:
+    for limit in limits(lines) if lines else [10**6]:
         verify(problem, limit, solve_several(problem, limit), least(lines, limit))
 
 
