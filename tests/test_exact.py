@@ -22,7 +22,7 @@ from fxremat.solvers.stages import Rows, Stages
 from fxremat.solvers.starts import baseline
 from fxremat.timeline import Timeline, replay
 
-CLOSE = 1e-6
+CLOSE = 1e-4  # seconds; a proof holds to a millionth of a step, and costs are whole seconds
 
 
 def mixed(seed: int) -> Problem:
@@ -226,6 +226,20 @@ def test_ample_memory_costs_nothing_more_than_the_baseline(build, kind) -> None:
     answer = kind(problem, 10**6)
     assert answer.proved
     assert answer.point.seconds == replay(problem, baseline(problem)).recompute_seconds
+
+
+def test_a_value_counts_from_its_run_on() -> None:
+    """fa runs before fb in one stage, and needs 92 bytes beside a while b is not there yet."""
+    draft = Draft().value("x", 0, kind=Kind.INPUT).value("a", 8).value("b", 40)
+    draft.value("y", 4).op("a = fa x", 1.0, workspace=92).op("b = fb x", 1.0).op("y = fy a b", 1.0)
+    draft.value("t", 0, kind=Kind.TANGENT).value("g", 0).value("d", 0).value("w", 104)
+    draft.op("g w = one t", 1.0, Phase.BACKWARD)
+    draft.op("d = two g a b", 1.0, Phase.BACKWARD)
+    problem = draft.op("= output d b", 0.0, Phase.BACKWARD).done()
+    for kind in (solve_single, solve_several):
+        verify(problem, 104 + 8, kind(problem, 104 + 8), 1.0)
+        verify(problem, 104, kind(problem, 104), 2.0)
+        verify(problem, 103, kind(problem, 103), None)
 
 
 @cache

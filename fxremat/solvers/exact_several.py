@@ -99,7 +99,7 @@ class Several:
             model.at_most(held + run, 1.0)
             kept.append(held)
         self._events[v], self._before[v] = events, kept[::-1]
-        if stages.free[v] or self.problem.values[v].unsaveable:
+        if self.problem.values[v].unsaveable:
             model.at_most(kept[-1], 0.0)
         elif maker in self._hoists:
             model.at_least(self._hoists[maker], kept[-1])

@@ -100,11 +100,8 @@ class Single:
         maker = self.problem.producer[v]
         if maker < 0 or self.stages.free[v]:
             return
-        saved = self.after(v, START)
         if self.problem.values[v].unsaveable:
-            self.model.at_most(saved, 0.0)
-        elif maker in self._hoists:
-            self.model.at_least(self._hoists[maker], saved)
+            self.model.at_most(self.after(v, START), 0.0)
 
     def _after(self, op: int, stage: int) -> Linear:
         """Whether an op runs after a stage."""
