@@ -204,7 +204,7 @@ def test_several_lies_between_all_schedules_and_single() -> None:
             below = cheapest(problem, limit)
             several, single = solve_several(problem, limit), solve_single(problem, limit)
             assert several.proved
-            assert several.bound <= single.bound
+            assert several.bound <= single.bound + CLOSE
             assert several.bound >= (math.inf if below is None else below) - CLOSE
             total += 1
             equal += several.bound == pytest.approx(math.inf if below is None else below)
@@ -266,7 +266,7 @@ def test_several_goes_where_single_cannot() -> None:
         single, several = solve_single(problem, limit), solve_several(problem, limit)
         assert single.proved
         assert several.proved
-        assert several.bound <= single.bound
+        assert several.bound <= single.bound + CLOSE
         lowest += single.point is None and several.point is not None
     assert lowest >= 1
 
