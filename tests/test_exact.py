@@ -9,10 +9,7 @@ from functools import cache
 from itertools import chain, combinations, product
 
 import pytest
-from brute import cheapest, least_single, random_problem, single_choices
 from hypothesis import given, settings
-from problems import BEST, Draft, overwritten_input
-from strategies import problems
 
 from fxremat.problem import Kind, Phase, Problem
 from fxremat.solvers.exact import Exact, solve_several, solve_single
@@ -21,6 +18,9 @@ from fxremat.solvers.exact_single import Single
 from fxremat.solvers.stages import Rows, Stages
 from fxremat.solvers.starts import baseline
 from fxremat.timeline import Timeline, replay
+from tests.brute import cheapest, least_single, random_problem, single_choices
+from tests.problems import BEST, Draft, overwritten_input
+from tests.strategies import problems
 
 CLOSE = 1e-4  # seconds; a proof holds to a millionth of a step, and costs are whole seconds
 
