@@ -1,6 +1,6 @@
 """A lower bound on the recompute time of every plan within a limit.
 
-At each moment of the backward (:mod:`fxremat.stages`) the bytes of what is live must leave room for
+At each moment of the backward (:mod:`fxremat.moments`) the bytes of what is live must leave room for
 the op that runs: one constraint on a closure problem whose cost is the time of the ops that run
 again later. Moving the constraint into the objective at a price per byte leaves a minimum cut, and
 the best price is found by intersecting the lines of the cuts on both sides of the room (the concave
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from .network import Prices
 from .problem import Problem
 from .solvers.table import Table
-from .stages import BOUNDARY, Stage, stage
+from .moments import BOUNDARY, Moment, moment
 
 __all__ = ["Dual", "TimeBound"]
 
@@ -41,7 +41,7 @@ class Dual:
 
     seconds: float
     price: float = 0.0
-    moment: Stage | None = None
+    moment: Moment | None = None
 
 
 class TimeBound:
@@ -59,51 +59,47 @@ class TimeBound:
     def __init__(self, problem: Problem, table: Table, live: Sequence[int]) -> None:
         self.problem = problem
         self.table = table
-        self._moments = [BOUNDARY, *_moments(problem, table, live)]
-        self._stages: dict[int, Stage] = {}
+        self._moments = [BOUNDARY, *_moments(table, live)]
+        self._laid_out: dict[int, Moment] = {}
         self._found: dict[int, Dual] = {}
 
     def at(self, limit: int) -> Dual:
         """The best bound on the recompute time of plans whose peak is within a limit (bytes)."""
         if limit not in self._found:
-            duals = (_dual(self.problem, self._stage(k), limit) for k in self._moments)
+            duals = (_dual(self.problem, self._moment(k), limit) for k in self._moments)
             self._found[limit] = max(duals, key=lambda d: d.seconds)
         return self._found[limit]
 
-    def _stage(self, index: int) -> Stage:
-        if index not in self._stages:
-            self._stages[index] = stage(self.problem, self.table, index)
-        return self._stages[index]
+    def _moment(self, index: int) -> Moment:
+        if index not in self._laid_out:
+            self._laid_out[index] = moment(self.problem, self.table, index)
+        return self._laid_out[index]
 
 
-def _moments(problem: Problem, table: Table, live: Sequence[int]) -> list[int]:
-    own = [
-        at + sum(table.saving[v] for v in table.reads[op])
-        for at, op in zip(table.at, problem.backward, strict=True)
-    ]
+def _moments(table: Table, live: Sequence[int]) -> list[int]:
     chosen: dict[int, None] = {}
     for weight in (1.0, 0.5, 0.0):
-        score = [weight * a + (1 - weight) * b for a, b in zip(live, own, strict=True)]
+        score = [weight * a + (1 - weight) * b for a, b in zip(live, table.local, strict=True)]
         ranked = sorted(range(len(score)), key=lambda k: -score[k])
         chosen.update(dict.fromkeys(ranked[:MOMENTS]))
     return list(chosen)
 
 
-def _dual(problem: Problem, moment: Stage, limit: int) -> Dual:
-    room = limit - moment.base
+def _dual(problem: Problem, at: Moment, limit: int) -> Dual:
+    room = limit - at.base
     if room < 0:
-        return Dual(math.inf, 0.0, moment)
-    seconds = [0.0 if o in problem.needed else problem.ops[o].seconds for o in moment.ops]
-    total, size = sum(seconds), sum(moment.nbytes)
+        return Dual(math.inf, 0.0, at)
+    seconds = [0.0 if o in problem.needed else problem.ops[o].seconds for o in at.ops]
+    total, size = sum(seconds), sum(at.nbytes)
     if size <= room:
         return Dual(0.0)
 
     def cut(price: float) -> tuple[float, float, int]:
-        found = moment.cutter.cut(
-            Prices((*seconds, 0.0), tuple(price * nbytes for nbytes in moment.nbytes))
+        found = at.cutter.cut(
+            Prices((*seconds, 0.0), tuple(price * nbytes for nbytes in at.nbytes))
         )
         time = math.fsum(seconds[o] for o in found.recomputed)
-        return found.bound - price * room, time, sum(moment.nbytes[v] for v in found.saved)
+        return found.bound - price * room, time, sum(at.nbytes[v] for v in found.saved)
 
     unit = (total or 1.0) / size
     _, low_time, low_bytes = cut(unit / DEAREST)
@@ -111,7 +107,7 @@ def _dual(problem: Problem, moment: Stage, limit: int) -> Dual:
         return Dual(0.0)
     _, high_time, high_bytes = cut(unit * DEAREST)
     if high_bytes > room:
-        return Dual(math.inf, 0.0, moment)
+        return Dual(math.inf, 0.0, at)
     best = Dual(0.0)
     for _ in range(STEPS):
         if low_bytes <= high_bytes or high_time <= low_time:
@@ -119,7 +115,7 @@ def _dual(problem: Problem, moment: Stage, limit: int) -> Dual:
         price = (high_time - low_time) / (low_bytes - high_bytes)
         value, time, nbytes = cut(price)
         if value > best.seconds:
-            best = Dual(value, price, moment)
+            best = Dual(value, price, at)
         if (time, nbytes) in ((low_time, low_bytes), (high_time, high_bytes)):
             break
         if nbytes > room:

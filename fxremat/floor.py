@@ -1,30 +1,49 @@
-"""A lower bound on the peak of every plan of a problem."""
+"""A lower bound on the peak of every plan of a problem.
+
+Two bounds are taken, and the larger one counts. *One op*: while it runs, its inputs, outputs and
+workspace are live, and so are all values of the backward that are still to be read. *One moment*
+(:mod:`fxremat.moments`): where ops may not run again, what they have made must be kept, or something
+that can be made from it; the fewest bytes that do are a minimum cut at prices of bytes alone.
+"""
 
 from __future__ import annotations
 
+from .network import Prices
 from .problem import Kind, Phase, Problem
 from .solvers.table import Table
+from .moments import BOUNDARY, moment
 
 __all__ = ["floor"]
+
+MOMENTS = 12  # at which the fewest bytes are looked for, besides the end of the forward
 
 
 def floor(problem: Problem, table: Table | None = None) -> int:
     """A peak in bytes below which no plan can go.
 
-    While a backward op runs, all live values of the backward, what the caller holds, the op's
-    inputs and outputs and its workspace are live in any plan; while a forward op runs, its
-    inputs and outputs, its workspace and what is held so far are.
+    Raises:
+        InfeasibleError: if some value may be neither saved nor recomputed, so there is no plan.
     """
     table = table or Table.of(problem)
-    return max(_backward(problem, table), _forward(problem))
+    local = table.local
+    most = max(max(local, default=0), _forward(problem))
+    if not any(op.fixed and op.phase is Phase.FORWARD for op in problem.ops):
+        return most
+    count = len(local)
+    even = {count * i // MOMENTS for i in range(MOMENTS)} if count else set()
+    dear = sorted(range(count), key=lambda k: -local[k])[:MOMENTS]
+    return max(most, *(_moment(problem, table, k) for k in (BOUNDARY, *sorted({*even, *dear}))))
 
 
-def _backward(problem: Problem, table: Table) -> int:
-    most = 0
-    for k, op in enumerate(problem.backward):
-        read = sum(table.saving[v] for v in table.reads[op])
-        most = max(most, table.at[k] + read)
-    return most
+def _moment(problem: Problem, table: Table, index: int) -> int:
+    """The fewest bytes that are live at one moment."""
+    at = moment(problem, table, index)
+    unit = 1.0 / (sum(at.nbytes) + 1)
+    prices = Prices(
+        (0.0,) * (len(at.ops) + 1), tuple(unit * nbytes for nbytes in at.nbytes)
+    )
+    cut = at.cutter.cut(prices)
+    return at.base + sum(at.nbytes[v] for v in cut.saved)
 
 
 def _forward(problem: Problem) -> int:

@@ -16,7 +16,7 @@ from .budget import format_bytes
 
 __all__ = ["Plan", "SavedValue", "summary"]
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Plan:
         baseline_peak: the same for the plan that recomputes nothing.
         floor: bytes below which no plan of this graph can go.
         recompute_seconds: predicted time of the recomputed ops.
+        lower_bound_seconds: time below which no plan within the budget can recompute.
         step_seconds: predicted time of a step that recomputes nothing.
         recompute_flops: floating-point operations of the recomputed ops.
         saved: values that the forward hands to the backward, in graph order.
@@ -59,6 +60,7 @@ class Plan:
     baseline_peak: int
     floor: int
     recompute_seconds: float
+    lower_bound_seconds: float
     step_seconds: float
     recompute_flops: int
     saved: tuple[SavedValue, ...]
@@ -77,6 +79,12 @@ class Plan:
     def overhead(self) -> float:
         """Predicted recompute time as a share of the step's time."""
         return self.recompute_seconds / self.step_seconds if self.step_seconds else 0.0
+
+    @property
+    def gap(self) -> float:
+        """How much of the step's time a better plan could save at most."""
+        over = self.recompute_seconds - self.lower_bound_seconds
+        return max(0.0, over) / self.step_seconds if self.step_seconds else 0.0
 
     @cached_property
     def repeats(self) -> dict[str, int]:
@@ -118,6 +126,9 @@ class Plan:
             f"floor       {format_bytes(self.floor)}, no plan goes below",
             f"time        {self.overhead:+.1%} of a step of {self.step_seconds * 1e3:.1f} ms, "
             f"{self.recompute_flops / 1e9:.2f} GFLOP recomputed",
+            f"bound       no plan within the budget recomputes for less than "
+            f"{self.lower_bound_seconds / self.step_seconds if self.step_seconds else 0.0:.1%} "
+            f"of a step",
             f"saved       {len(self.saved)} values, {format_bytes(self.saved_bytes)}",
             *(f"            {format_bytes(v.nbytes):>12}  {v.name}" for v in top if v.nbytes),
             f"recomputed  {len(self.recomputed)} runs of {len(self.repeats)} ops",
@@ -132,6 +143,7 @@ def summary(plan: Plan) -> str:
     limit = "none" if plan.budget is None else format_bytes(plan.budget)
     return (
         f"peak {format_bytes(plan.predicted_peak)} of {format_bytes(plan.baseline_peak)} "
-        f"(budget {limit}), {plan.overhead:+.1%} time, {len(plan.saved)} values saved, "
+        f"(budget {limit}), {plan.overhead:+.1%} time "
+        f"(at most {plan.gap:.1%} above the best), {len(plan.saved)} values saved, "
         f"{len(plan.recomputed)} runs recomputed, planned in {sum(plan.timings.values()):.2f} s"
     )

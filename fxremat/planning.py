@@ -29,7 +29,6 @@ from .budget import Budget, format_bytes
 from .cost import CostModel, storage_bytes
 from .errors import BudgetError
 from .fakes import signature
-from .floor import floor
 from .formulate import Sizing, formulate
 from .options import Options
 from .plan import Plan, SavedValue
@@ -221,8 +220,9 @@ def _plan(
         budget=limit,
         predicted_peak=timeline.peak,
         baseline_peak=solver.baseline.peak,
-        floor=floor(problem, solver.table),
+        floor=solver.floor,
         recompute_seconds=timeline.recompute_seconds,
+        lower_bound_seconds=solver.lower_bound(max(limit or point.peak, point.peak)),
         step_seconds=problem.step_seconds,
         recompute_flops=timeline.recompute_flops,
         saved=tuple(

@@ -16,7 +16,8 @@ from tests.test_state import RANDOM, legal
 @settings(max_examples=200, deadline=None)
 @given(random_problems(rules=True), RANDOM)
 def test_no_schedule_goes_below(problem: Problem, rng: random.Random) -> None:
-    assert floor(problem) <= replay(problem, legal(problem, rng)).peak
+    schedule = legal(problem, rng)
+    assert floor(problem) <= replay(problem, schedule).peak
 
 
 def test_no_single_choice_goes_below() -> None:

@@ -48,7 +48,7 @@ def test_free_choices_save() -> None:
     nothing = Prices((0.0,) * len(problem.ops), (0.0,) * len(problem.values))
     cut = minimum_cut(problem, nothing)
     assert problems.names(problem, cut.saved) == {"a", "b", "c"}
-    assert cut == Cut(cut.saved, frozenset(), 0.0)
+    assert cut == Cut(cut.saved, frozenset(), 0.0, 0.0)
 
 
 def test_conflict_is_told_step_by_step() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import mean
 
@@ -152,21 +152,56 @@ def test_same_problem_same_plan(seed: int) -> None:
     assert one.pool.points == two.pool.points
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_curve_is_monotone(seed: int) -> None:
-    problem = random_problem(seed, most=12)
-    solver = PeakSolver(problem)
-    low, high = floor(problem), solver.baseline.peak
-    limits = [low + (high - low) * k // 8 for k in range(9)]
-    for limit in limits:
-        solver.solve(limit)
-    answers = [a for a in map(solver.pool.best, limits) if a is not None]
-    assert len(answers) > 3
-    for small, large in pairwise(answers):
+def assert_monotone(points: Sequence[Point]) -> None:
+    """Points in the order of falling limits: no higher peak, no lower time."""
+    for large, small in pairwise(points):
         assert small.peak <= large.peak
         assert small.seconds >= large.seconds
-    assert answers[-1].seconds == 0
-    assert solver.least().peak <= min(a.peak for a in answers)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_apart_and_together_the_curve_is_monotone(seed: int) -> None:
+    """Each limit with a solver of its own, and all with one, in another order."""
+    problem = random_problem(seed, most=12, rules=seed % 2 == 0)
+    one = PeakSolver(problem)
+    low, high = one.floor, one.baseline.peak
+    limits = [high - (high - low) * k // 25 for k in range(26)]
+    apart = [PeakSolver(problem).solve(limit) for limit in limits]
+    order = sorted(range(26), key=lambda k: (7 * k) % 26)
+    together = {k: one.solve(limits[k]) for k in order}
+    assert apart == [together[k] for k in range(26)]
+    found = [a for a in apart if a is not None]
+    assert found == apart[: len(found)]  # whatever is above a limit with a plan has one too
+    assert len(found) > 3
+    assert found[0].seconds == 0
+    assert_monotone([*found, one.least()])
+    assert one.least().peak == PeakSolver(problem).least().peak
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_frontier_is_what_single_limits_get(seed: int) -> None:
+    problem = random_problem(seed, most=12)
+    solver = PeakSolver(problem)
+    points = solver.frontier()
+    assert points[0] == PeakSolver(problem).least()
+    assert points[-1].seconds == 0
+    assert len({(p.peak, p.seconds) for p in points}) == len(points) > 1
+    assert_monotone(points[::-1])
+    for point in points:
+        assert_valid(problem, point)
+        assert PeakSolver(problem).solve(point.peak) == point
+
+
+def test_plans_keep_their_bounds() -> None:
+    for seed in range(30):
+        problem = random_problem(seed, most=9, rules=True)
+        try:
+            solver = PeakSolver(problem)
+        except InfeasibleError:
+            continue
+        for point in solver.frontier():
+            assert solver.floor <= point.peak
+            assert solver.lower_bound(point.peak) <= point.seconds * (1 + 1e-9)
 
 
 def test_rules_hold_at_every_limit() -> None:

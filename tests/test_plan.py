@@ -16,6 +16,7 @@ PLAN = Plan(
     baseline_peak=5 * 2**20,
     floor=2**20,
     recompute_seconds=0.25,
+    lower_bound_seconds=0.2,
     step_seconds=2.0,
     recompute_flops=3_000_000_000,
     saved=(SavedValue("addmm", 4096), SavedValue("view", 0), SavedValue("tanh", 8192)),
@@ -50,7 +51,7 @@ def test_sums() -> None:
 @pytest.mark.parametrize("text", ["[]", "{}", '{"format": 99}', '"plan"', "null"])
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"not a plan of format 1; write it again with to_json\(\)"
+        ValueError, match=r"not a plan of format 2; write it again with to_json\(\)"
     ):
         Plan.from_json(text)
 

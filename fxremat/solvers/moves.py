@@ -159,7 +159,9 @@ def _legal(state: State) -> bool:
     table = state.table
     once = {op for op in state.ops if not table.rerun[op] and not table.is_backward[op]}
     return all(
-        table.saveable[v] and table.producer[v] not in once
+        table.saveable[v]
+        and table.producer[v] not in once
+        and once.isdisjoint(table.hoist[table.producer[v]])
         for v, chain in state.chains.items()
         if chain[0].start == SAVED
     )

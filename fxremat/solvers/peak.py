@@ -144,6 +144,12 @@ class PeakSolver:
         found = sorted(points.values(), key=lambda p: p.peak)
         return tuple(p for p in found if lowest.peak <= p.peak)
 
+    def lower_bound(self, limit: int) -> float:
+        """Seconds below which no plan within a limit on the peak (bytes) can recompute."""
+        if limit >= self.start.peak and self.baseline.seconds == 0.0:
+            return 0.0
+        return self.bound.at(limit).seconds
+
     # The tree.
 
     def _whole(self) -> _Stretch:

@@ -104,7 +104,7 @@ def _prices(
             save.append(0.0)
             again.append(0.0)
             continue
-        begin = table.born[v] if table.hoist[table.producer[v]] >= 0 else table.last[v] + 1
+        begin = table.born[v] if table.hoist[table.producer[v]] else table.last[v] + 1
         held = rest[begin] + until[windows.last[v] + 1]
         save.append(float(table.saving[v] * held))
         live = until[windows.last[v] + 1] - until[max(windows.first[v], 0)]

@@ -144,11 +144,12 @@ class Search:
             prices = [dual.price * nbytes for nbytes in dual.moment.nbytes]
             schedule = cut_at(self.problem, self.table, self.cutter, recompute, prices)
             yield drain(State(self.table, schedule), limit)
-        for state in self._promising(self._uniform(), limit)[: 8 if depth < COARSE else 2]:
+        coarse = depth < COARSE
+        for state in self._promising(self._uniform(), limit)[: 6 if coarse else 1]:
             yield drain(state, limit)
-        if len(upper.ops) <= 2 * LONG:
+        if coarse and len(upper.ops) <= 2 * LONG:
             yield self._approach(upper, limit, 0.05)
-        if depth < COARSE and limit > 0:
+        if coarse and limit > 0:
             priced = priced_cuts(self.problem, self.table, self.cutter, self.start, limit)
             for state in self._promising(list(priced), limit)[:3]:
                 yield drain(state, limit)
@@ -201,7 +202,9 @@ class Search:
 
     def _improve(self, state: State, found: _Found, enough: float) -> None:
         limit = found.limit
-        rounds = round(ROUNDS * self.effort * min(1.0, LONG / max(len(state.ops), 1)))
+        share = min(1.0, LONG / max(len(state.ops), 1))
+        open_gap = (state.cost - enough) / self.problem.step_seconds
+        rounds = round(ROUNDS * self.effort * share * min(4.0, 0.5 + 20 * open_gap))
         rng = random.Random(limit)
         best = current = state
         for index in range(rounds):

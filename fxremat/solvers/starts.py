@@ -20,8 +20,8 @@ from fxremat.solvers.table import Table
 
 __all__ = ["baseline", "cut_at", "cuts", "forbidding", "schedule_of"]
 
-SHARES = (0.0, 0.02, 0.1, 0.3)
-PRICES = 24
+SHARES = (0.0, 0.1)
+PRICES = 20
 DECADES = (-2.5, 1.2)  # around the price at which saving everything costs a whole step
 
 

@@ -62,6 +62,7 @@ class Removal:
         spans, forward: changes of live bytes over the backward and the forward.
         added: bytes that are added somewhere.
         area: bytes times positions that are added.
+        hoists: for EITHER ops how many more saved values call for them.
     """
 
     dead: list[int]
@@ -72,6 +73,7 @@ class Removal:
     forward: list[Span] = field(default_factory=list)
     added: int = 0
     area: int = 0
+    hoists: dict[int, int] = field(default_factory=dict)
 
 
 class State:
@@ -85,6 +87,7 @@ class State:
         backward: live bytes at each position of the schedule.
         forward: live bytes at each position of the forward.
         seconds: time of all runs that are not backward ops, hoisted ones included.
+        hoisted: for EITHER ops that the forward runs, how many saved values call for it.
     """
 
     def __init__(self, table: Table, ops: Sequence[int]) -> None:
@@ -94,6 +97,7 @@ class State:
         self.reads: list[list[Copy]] = []
         self.makes: list[list[Copy]] = []
         self.seconds = 0.0
+        self.hoisted: dict[int, int] = {}
         self._link()
         self._measure()
 
@@ -105,7 +109,7 @@ class State:
                 chain = chains.get(v)
                 if chain is None:
                     chain = chains[v] = [Copy(v, SAVED)]
-                    self.seconds += self._hoisting(v)
+                    self._hoist(v, 1)
                 copy = chain[-1]
                 copy.uses.append(q)
                 read.append(copy)
@@ -123,9 +127,13 @@ class State:
             if not table.is_backward[op]:
                 self.seconds += table.seconds[op]
 
-    def _hoisting(self, v: int) -> float:
-        op = self.table.producer[v]
-        return self.table.seconds[op] if self.table.hoist[op] >= 0 else 0.0
+    def _hoist(self, v: int, step: int) -> None:
+        """Count the ops that the forward runs because a value is saved, or no longer is."""
+        for op in self.table.hoist[self.table.producer[v]]:
+            before = self.hoisted.get(op, 0)
+            self.hoisted[op] = before + step
+            if not before or not before + step:
+                self.seconds += step * self.table.seconds[op]
 
     def _measure(self) -> None:
         table, count = self.table, len(self.ops)
@@ -143,6 +151,9 @@ class State:
                 nbytes = table.saving[copy.value]
                 delta[0] += nbytes
                 forward[self.kept_from(copy.value)] += nbytes
+                for first, last, passing in table.passing[table.producer[copy.value]]:
+                    forward[first] += passing
+                    forward[last + 1] -= passing
             else:
                 nbytes = table.nbytes[copy.value]
                 delta[copy.start] += nbytes
@@ -164,7 +175,7 @@ class State:
     def kept_from(self, v: int) -> int:
         """Position of the forward from which on saving a value costs its bytes."""
         table = self.table
-        return table.born[v] if table.hoist[table.producer[v]] >= 0 else table.last[v] + 1
+        return table.born[v] if table.hoist[table.producer[v]] else table.last[v] + 1
 
     @property
     def peak(self) -> int:
@@ -193,12 +204,22 @@ class State:
         for copy in self.makes[q]:
             if copy.uses:
                 earlier = self.before(copy)
-                if earlier is None and not self.table.saveable[copy.value]:
+                if earlier is None and not self._may_save(copy.value, q):
                     return None
                 change.moves.append((copy, earlier))
         self._cascade(change)
         self._spans(change)
+        for op, step in change.hoists.items():
+            before = self.hoisted.get(op, 0)
+            change.gain += ((before > 0) - (before + step > 0)) * self.table.seconds[op]
         return change
+
+    def _may_save(self, v: int, q: int) -> bool:
+        """Whether saving a value instead of the run at ``q`` breaks no rule."""
+        table = self.table
+        chain = table.hoist[table.producer[v]]
+        fixed = [op for op in chain if not table.rerun[op] and op != self.ops[q]]
+        return table.saveable[v] and not any(op in self.ops for op in fixed)
 
     def _cascade(self, change: Removal) -> None:
         """Collect the uses that vanish, and the runs that die for want of used results."""
@@ -238,13 +259,21 @@ class State:
 
     def _save(self, change: Removal, copy: Copy) -> None:
         nbytes = self.table.saving[copy.value]
-        change.gain -= self._hoisting(copy.value)
+        self._early(change, copy.value, 1)
         if nbytes:
             change.spans.append((0, copy.end, nbytes))
             start = self.kept_from(copy.value)
             change.forward.append((start, len(self.forward) - 1, nbytes))
             change.added += nbytes
             change.area += nbytes * (copy.start + len(self.forward) - start)
+
+    def _early(self, change: Removal, v: int, step: int) -> None:
+        """What the forward runs and holds because a value is saved (1), or no longer is (-1)."""
+        op = self.table.producer[v]
+        for hoisted in self.table.hoist[op]:
+            change.hoists[hoisted] = change.hoists.get(hoisted, 0) + step
+        for first, last, nbytes in self.table.passing[op]:
+            change.forward.append((first, last, step * nbytes))
 
     def _reach(self, change: Removal, target: Copy, end: int) -> None:
         table = self.table
@@ -262,7 +291,7 @@ class State:
         if end < copy.end and nbytes:
             change.spans.append((max(end + 1, 0), copy.end, -nbytes))
         if copy.start == SAVED and not kept:
-            change.gain += self._hoisting(copy.value)
+            self._early(change, copy.value, -1)
             if nbytes:
                 start = self.kept_from(copy.value)
                 change.forward.append((start, len(self.forward) - 1, -nbytes))
@@ -296,6 +325,8 @@ class State:
         for copy in change.lost:
             if copy.start == SAVED and not copy.uses:
                 self._unlink(copy)
+        for op, step in change.hoists.items():
+            self.hoisted[op] = self.hoisted.get(op, 0) + step
         self.seconds -= change.gain
 
     def _move(self, copy: Copy, target: Copy | None) -> None:
@@ -332,9 +363,9 @@ def _blocked(live: Ints, spans: list[Span], limit: int) -> int | None:
     top = int(part.argmax())
     if int(part[top]) + added <= limit:
         return None
-    for first, last, nbytes in spans:
-        if nbytes > 0 and first <= low + top <= last and int(part[top]) + nbytes - removed > limit:
-            return low + top
+    sure = max(1, limit - int(part[top]) + 1) + removed  # what is too much, whatever else goes
+    if any(first <= low + top <= last and nbytes >= sure for first, last, nbytes in spans):
+        return low + top
     delta = np.zeros(high - low + 2, dtype=np.int64)
     for first, last, nbytes in spans:
         if first <= high and last >= low and first <= last:

@@ -32,12 +32,15 @@ class Table:
         nbytes: for each value what one copy of it costs.
         saving: for each value what saving it costs; 0 if it is held anyway.
         saveable: whether a value may be saved.
-        hoist: for each EITHER op its place in the forward, -1 for others or where it can't go.
+        hoist: for each EITHER op the EITHER ops that the forward runs if its results are saved, in
+            order, itself the last; empty for others, and where it can't be hoisted.
+        passing: for each EITHER op the bytes that only its hoisting holds in the forward, as spans.
         before, at: bytes of backward values that are live just before the k-th backward op, and
             while it runs, its workspace included.
         forward: live bytes at each position of the forward if nothing is saved.
         born, last: positions in the forward at which a value is made and last read.
         floor_seconds: time of the EITHER ops that every plan runs once.
+        local: for each backward op the bytes that are live in every plan while it runs.
     """
 
     problem: Problem
@@ -51,13 +54,15 @@ class Table:
     nbytes: list[int]
     saving: list[int]
     saveable: list[bool]
-    hoist: list[int]
+    hoist: list[tuple[int, ...]]
+    passing: list[list[tuple[int, int, int]]]
     before: list[int]
     at: list[int]
     forward: Ints
     born: list[int]
     last: list[int]
     floor_seconds: float
+    local: list[int]
 
     @classmethod
     def of(cls, problem: Problem) -> Table:
@@ -67,9 +72,11 @@ class Table:
         before, at = _backward_base(problem, tracked)
         forward, born, last = _forward_base(problem)
         hoist = _hoists(problem, born, last)
+        saving = [0 if v.held else v.nbytes for v in values]
+        reads = [tuple(v for v in o.inputs if tracked[v]) for o in ops]
         return cls(
             problem=problem,
-            reads=[tuple(v for v in o.inputs if tracked[v]) for o in ops],
+            reads=reads,
             makes=[tuple(v for v in o.outputs if tracked[v]) for o in ops],
             seconds=[o.seconds for o in ops],
             workspace=[o.workspace for o in ops],
@@ -77,18 +84,23 @@ class Table:
             rerun=[o.phase is not Phase.BACKWARD and not o.fixed for o in ops],
             producer=problem.producer,
             nbytes=[v.nbytes for v in values],
-            saving=[0 if v.held else v.nbytes for v in values],
+            saving=saving,
             saveable=[
                 tracked[i] and not v.unsaveable and _reachable(problem, i, hoist)
                 for i, v in enumerate(values)
             ],
             hoist=hoist,
+            passing=[_passing(problem, chain, born) for chain in hoist],
             before=before,
             at=at,
             forward=forward,
             born=born,
             last=last,
             floor_seconds=sum(ops[o].seconds for o in problem.needed),
+            local=[
+                b + sum(saving[v] for v in reads[o])
+                for b, o in zip(at, problem.backward, strict=True)
+            ],
         )
 
 
@@ -96,9 +108,9 @@ def _tracked(problem: Problem) -> list[bool]:
     return [p >= 0 and problem.ops[p].phase is not Phase.BACKWARD for p in problem.producer]
 
 
-def _reachable(problem: Problem, value: int, hoist: list[int]) -> bool:
+def _reachable(problem: Problem, value: int, hoist: list[tuple[int, ...]]) -> bool:
     op = problem.producer[value]
-    return problem.ops[op].phase is Phase.FORWARD or hoist[op] >= 0
+    return problem.ops[op].phase is Phase.FORWARD or bool(hoist[op])
 
 
 def _backward_base(problem: Problem, tracked: list[bool]) -> tuple[list[int], list[int]]:
@@ -147,21 +159,44 @@ def _forward_base(problem: Problem) -> tuple[Ints, list[int], list[int]]:
     return live, born, last
 
 
-def _hoists(problem: Problem, born: list[int], last: list[int]) -> list[int]:
-    """Places of EITHER ops whose inputs are all forward values still live right before them.
+def _hoists(problem: Problem, born: list[int], last: list[int]) -> list[tuple[int, ...]]:
+    """The ops to run in the forward for each EITHER op that can go there without much ado.
 
-    An op there reads what the op before it has just made or read, so running it early extends
-    no life beyond its own position.
+    Each of them reads forward values that are still live right before it, so running it early
+    extends no life of theirs beyond its own position, and results of others of them.
     """
-    found = [-1] * len(problem.ops)
+    found: list[tuple[int, ...]] = [()] * len(problem.ops)
     previous = -1
     for p, index in enumerate(problem.forward):
         op = problem.ops[index]
         if op.phase is Phase.FORWARD:
             previous = p
             continue
-        made = [v for v in op.inputs if problem.values[v].kind is Kind.COMPUTED]
-        forward = all(problem.ops[problem.producer[v]].phase is Phase.FORWARD for v in made)
-        if made and forward and all(last[v] >= previous or problem.values[v].held for v in made):
-            found[index] = p
+        chain: dict[int, None] = {}
+        for v in op.inputs:
+            maker = problem.producer[v]
+            if maker < 0:
+                continue
+            if problem.ops[maker].phase is Phase.EITHER:
+                if not found[maker]:
+                    break
+                chain.update(dict.fromkeys(found[maker]))
+            elif last[v] < previous and not problem.values[v].held:
+                break
+        else:
+            place = {o: born[problem.ops[o].outputs[0]] for o in chain}
+            found[index] = (*sorted(chain, key=place.__getitem__), index)
     return found
+
+
+def _passing(
+    problem: Problem, chain: tuple[int, ...], born: list[int]
+) -> list[tuple[int, int, int]]:
+    """Bytes of results within a chain of hoisted ops, from where each is made to its last reader."""
+    until: dict[int, int] = {}
+    for op in chain:
+        at = max((born[v] for v in problem.ops[op].outputs), default=-1)
+        until.update(dict.fromkeys(problem.ops[op].inputs, at))
+    inner = [v for op in chain[:-1] for v in problem.ops[op].outputs]
+    spans = [(born[v], until.get(v, born[v]), problem.values[v].nbytes) for v in inner]
+    return [span for span in spans if span[2]]

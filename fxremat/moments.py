@@ -18,13 +18,13 @@ from .mincut import Cutter
 from .problem import Op, Phase, Problem
 from .solvers.table import Table
 
-__all__ = ["BOUNDARY", "Stage", "stage"]
+__all__ = ["BOUNDARY", "Moment", "moment"]
 
 BOUNDARY = -1
 
 
 @dataclass(frozen=True)
-class Stage:
+class Moment:
     """One moment of the step.
 
     Attributes:
@@ -42,7 +42,7 @@ class Stage:
     cutter: Cutter
 
 
-def stage(problem: Problem, table: Table, index: int) -> Stage:
+def moment(problem: Problem, table: Table, index: int) -> Moment:
     """The moment at which a backward op runs, or at which the forward ends.
 
     At the boundary the moment is the last position of the forward: what is live later is what has
@@ -62,7 +62,7 @@ def stage(problem: Problem, table: Table, index: int) -> Stage:
     for value in own:
         counted[value] = 0
     later, ops = _later(problem, wanted, index == BOUNDARY)
-    return Stage(index, base, tuple(counted), ops, Cutter(later))
+    return Moment(index, base, tuple(counted), ops, Cutter(later))
 
 
 def _later(problem: Problem, wanted: list[int], boundary: bool) -> tuple[Problem, tuple[int, ...]]:
