@@ -140,7 +140,8 @@ class PeakSolver:
                 if stretch.low is not None:
                     points[stretch.low.peak] = stretch.low
                 if not self._closed(stretch, COARSEST):
-                    stack += self._halves(stretch)
+                    below, above = self._halves(stretch)
+                    stack += [above] if above.low is None else [below, above]
         found = sorted(points.values(), key=lambda p: p.peak)
         return tuple(p for p in found if lowest.peak <= p.peak)
 
