@@ -39,7 +39,7 @@ __all__ = ["PeakSolver"]
 
 FINEST = 2048  # the bracket of an answer is at most this part of the baseline's peak
 COARSEST = 64  # and that of the curve
-EQUAL = 2e-4  # of the step's time: ends of a stretch that cost as good as the same
+EQUAL = 5e-4  # of the step's time: ends of a stretch that cost as good as the same
 
 
 @dataclass(frozen=True)

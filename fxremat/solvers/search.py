@@ -31,7 +31,7 @@ from fxremat.solvers.table import Table
 
 __all__ = ["PROVED", "Clock", "Search"]
 
-PROVED = 2e-4  # of the step's time: a plan this near to the lower bound is not improved further
+PROVED = 5e-4  # of the step's time: a plan this near to the lower bound is not improved further
 ROUNDS = 10  # of the neighbourhood search at effort 1
 LONG = 1000  # runs of a schedule above which a round costs more, and fewer are made
 NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are tried
@@ -119,7 +119,7 @@ class Search:
         for start in self._starts(limit, low, high, depth, dual):
             if self.clock.check():
                 break
-            self._settle(start, found)
+            self._settle(start, found, enough)
             if found.best is not None and found.best.cost <= enough:
                 break
         best = found.best
@@ -135,7 +135,8 @@ class Search:
         upper = State(self.table, high.schedule)
         if low is not None:
             yield State(self.table, low.schedule)
-        yield self._approach(upper, limit, 0.2)
+        large = len(upper.ops) > 2 * LONG
+        yield self._approach(upper, limit, 0.5 if large else 0.2)
         if dual.moment is not None:
             recompute = [0.0] * len(self.problem.ops)
             for op in dual.moment.ops:
@@ -147,7 +148,7 @@ class Search:
         coarse = depth < COARSE
         for state in self._promising(self._uniform(), limit)[: 6 if coarse else 1]:
             yield drain(state, limit)
-        if coarse and len(upper.ops) <= 2 * LONG:
+        if coarse and not large:
             yield self._approach(upper, limit, 0.05)
         if coarse and limit > 0:
             priced = priced_cuts(self.problem, self.table, self.cutter, self.start, limit)
@@ -178,7 +179,7 @@ class Search:
         step = self.problem.step_seconds
         return sorted(near, key=lambda s: max(0.0, s.peak / limit - 1) * step + s.cost)
 
-    def _settle(self, state: State, found: _Found) -> None:
+    def _settle(self, state: State, found: _Found, enough: float) -> None:
         """Normalise and fill a drained state."""
         tidy = normalise(state)
         if tidy.peak <= max(state.peak, found.limit):
@@ -195,7 +196,7 @@ class Search:
             fill(filled, found.limit, score)
             found.add(filled)
             best = found.best
-            if best is not None and filled.cost > WORSE * best.cost:
+            if best is not None and (best.cost <= enough or filled.cost > WORSE * best.cost):
                 return
 
     # Annealed large neighbourhood search.
