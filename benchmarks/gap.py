@@ -1,0 +1,232 @@
+"""How far the default solver is from the optimum, where an exact solver can prove it.
+
+    python -m benchmarks.gap
+    python -m benchmarks.gap --models gpt2,unet3 --fractions 0.8,0.5 --time-limit 60
+    python -m benchmarks.gap --several --models chain6,chain8 --json FILE
+
+Each row is one limit of one instance. A fresh solver at its defaults answers, as for a user who
+asks for one budget; the exact solver (fxremat/solvers/exact.py) starts from that answer and looks
+for cheaper plans. Costs come from a fixed profile by the roofline and workspaces are left out.
+
+    graph       aten: as traced; decomposed: with Inductor's decompositions
+    fraction    the limit on the peak, as a fraction of the peak of the plan that recomputes nothing
+    ours        recompute time of the default solver's plan in percent of the step; "-": none found
+    optimum     that of the best plan known: the cheapest of the exact solver's class or, if that
+                is cheaper, ours; "-": none found
+    proved      whether it is proved that the class has nothing cheaper, or nothing at all; "late"
+                if the time limit came first
+    gap         ours - optimum
+    bound       lower bound on the recompute time of every plan, from the default solver
+    s ours, s exact    seconds
+
+The class is that of plans in which no op runs in two stages of the backward, or with --several
+that of plans in which ops run in any number of stages. Ours knows no such limit.
+
+The exit code is 1 if a bound is above a plan's time, or a proved optimum above ours.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks import families, harness
+from benchmarks.problems import capture, problem_of
+from fxremat.problem import Problem
+from fxremat.solvers.exact import Exact, solve_several, solve_single
+from fxremat.solvers.peak import PeakSolver
+
+__all__ = ["Cell", "main", "measure", "summary"]
+
+FRACTIONS = (0.8, 0.7, 0.6, 0.5)
+GRAPHS = {"aten": False, "decomposed": True}
+COLUMNS = (
+    *("instance", "graph", "fraction", "ops", "ours", "optimum", "proved", "gap", "bound"),
+    *("s ours", "s exact"),
+)
+HERE = Path(__file__).resolve().parent
+EQUAL = 1e-4  # percent of the step up to which two times are the same
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One limit of one instance; times of plans are in percent of the step.
+
+    Attributes:
+        instance: name of the model.
+        graph: a key of GRAPHS.
+        fraction: of the baseline peak.
+        ops: how many ops the problem has.
+        ours: the default solver's plan, or None.
+        repeats: whether an op of it runs more than once in the backward.
+        optimum: the best plan known, or None.
+        proved: whether that is proved to be the optimum of the class.
+        bound: no plan takes less; infinite if there is none.
+        seconds: the default solver's time.
+        exact_seconds: the exact solver's time.
+    """
+
+    instance: str
+    graph: str
+    fraction: float
+    ops: int
+    ours: float | None
+    repeats: bool
+    optimum: float | None
+    proved: bool
+    bound: float
+    seconds: float
+    exact_seconds: float
+
+    @property
+    def gap(self) -> float | None:
+        """By how much ours is above the optimum."""
+        if self.ours is None or self.optimum is None:
+            return None
+        return self.ours - self.optimum
+
+    @property
+    def valid(self) -> bool:
+        """Whether the bound is not above a plan, nor a proved optimum above ours."""
+        plans = [p for p in (self.ours, self.optimum) if p is not None]
+        contradicted = self.proved and self.ours is not None and self.optimum is None
+        if self.gap is not None and self.gap < -EQUAL:
+            contradicted = self.proved
+        return not contradicted and all(self.bound <= p + EQUAL for p in plans)
+
+
+def measure(
+    problem: Problem, name: str, graph: str, fraction: float, several: bool, time_limit: float
+) -> Cell:
+    """Solve one limit both ways."""
+    step = problem.step_seconds
+    begin = time.perf_counter()
+    solver = PeakSolver(problem)
+    limit = int(fraction * solver.baseline.peak)
+    point = solver.solve(limit)
+    middle = time.perf_counter()
+    oracle: Callable[..., Exact] = solve_several if several else solve_single
+    start = None if point is None else point.schedule
+    with _silent():
+        found = oracle(problem, limit, time_limit=time_limit, start=start)
+    end = time.perf_counter()
+    return Cell(
+        instance=name,
+        graph=graph,
+        fraction=fraction,
+        ops=len(problem.ops),
+        ours=None if point is None else 100 * point.seconds / step,
+        repeats=point is not None and len(set(point.schedule)) < len(point.schedule),
+        optimum=None if found.point is None else 100 * found.point.seconds / step,
+        proved=found.proved,
+        bound=100 * solver.lower_bound(limit) / step,
+        seconds=middle - begin,
+        exact_seconds=end - middle,
+    )
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without what HiGHS prints past Python, which would stand in the middle of the table."""
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    kept = os.dup(1)
+    with Path(os.devnull).open("w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def summary(cells: Sequence[Cell]) -> list[str]:
+    """What the cells say together, a line each."""
+    proved = [c for c in cells if c.proved]
+    gaps = [c.gap for c in proved if c.gap is not None]
+    missed = [c for c in cells if c.ours is None and c.optimum is not None]
+    late = sum(not c.proved for c in cells)
+    repeats = sum(c.repeats for c in proved if c.gap is not None)
+    lines = [
+        f"{len(cells)} cells: {len(gaps)} with a proved optimum, "
+        f"{sum(c.optimum is None for c in proved)} proved infeasible, {late} late"
+    ]
+    if gaps:
+        equal = sum(g <= EQUAL for g in gaps)
+        lines += [
+            f"gap to proved optima: mean {sum(gaps) / len(gaps):.3f} %, worst {max(gaps):.3f} %, "
+            f"none at {equal} of {len(gaps)} ({100 * equal / len(gaps):.0f} %)",
+            f"in {repeats} of these our plan runs an op more than once in the backward",
+        ]
+    known = [c.gap for c in cells if not c.proved and c.gap is not None]
+    if known:
+        lines.append(
+            f"gap to the best plan known where late: mean {sum(known) / len(known):.3f} %, "
+            f"worst {max(known):.3f} %"
+        )
+    loose = [c.optimum - c.bound for c in proved if c.optimum is not None]
+    if loose:
+        mean = sum(loose) / len(loose)
+        lines.append(f"proved optimum - bound: mean {mean:.2f} %, worst {max(loose):.2f} %")
+    wrong = [c for c in cells if not c.valid]
+    lines.append(f"limits at which only the exact solver found a plan: {_names(missed)}")
+    lines.append(f"bounds above a plan, or optima above ours: {_names(wrong)}")
+    return lines
+
+
+def _names(cells: Sequence[Cell]) -> str:
+    return ", ".join(f"{c.instance} {c.graph} {c.fraction}" for c in cells) or "none"
+
+
+def _row(cell: Cell) -> dict[str, object]:
+    row: dict[str, object] = {**asdict(cell), "gap": cell.gap}
+    row["proved"] = "yes" if cell.proved else "late"
+    row["fraction"] = str(cell.fraction)
+    row["bound"] = None if cell.bound == math.inf else cell.bound
+    return row | {"s ours": cell.seconds, "s exact": cell.exact_seconds}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark."""
+    parser = harness.parser(__doc__)
+    parser.set_defaults(zoo=HERE / "families.py")
+    parser.add_argument(
+        "--fractions", default=",".join(map(str, FRACTIONS)), help="separated by commas"
+    )
+    parser.add_argument(
+        "--graphs", default=",".join(GRAPHS), help="aten, decomposed, or both (default)"
+    )
+    parser.add_argument(
+        "--time-limit", type=float, default=20.0, help="seconds of the exact solver for each cell"
+    )
+    parser.add_argument("--several", action="store_true", help="let ops run in several stages")
+    args = parser.parse_args(argv)
+    sources = {name: (args.zoo, name) for name in harness.chosen(args, list(families.INSTANCES))}
+    if args.models is None and args.zoo == HERE / "families.py":
+        sources["chain32"] = (HERE / "zoo.py", "chain")
+    cells: list[Cell] = []
+    for title, (zoo, name) in sources.items():
+        for graph in args.graphs.split(","):
+            begin = time.perf_counter()
+            problem = problem_of(capture(zoo, name, GRAPHS[graph]))
+            cells += [
+                measure(problem, title, graph, fraction, args.several, args.time_limit)
+                for fraction in map(float, args.fractions.split(","))
+            ]
+            print(f"{title} {graph}: {time.perf_counter() - begin:.1f} s", flush=True)
+            harness.write(args.json, [asdict(c) for c in cells])
+    print()
+    harness.show([_row(c) for c in cells], COLUMNS)
+    print(*("", *summary(cells)), sep="\n")
+    return int(not all(c.valid for c in cells))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
