@@ -5,6 +5,7 @@
 * :func:`drain` does the reverse: while some position is above the limit, the copies that lie idle
   there are candidates for eviction; each would be rebuilt right before its next use by the closure
   of runs that this takes. The best relief of overflow per second is taken.
+  Where none brings relief, the runs at the peak are moved to where more room is.
 * :func:`normalise` emits every run right before its first use and forgets unused ones.
 """
 
@@ -22,6 +23,7 @@ __all__ = ["Score", "by_area", "by_bytes", "drain", "fill", "insert", "normalise
 
 Score = Callable[[State, Removal], float]
 EPSILON = 1e-12
+EARLIER = 6  # backward ops that runs are moved across at most
 
 
 def by_bytes(state: State, change: Removal) -> float:
@@ -111,10 +113,42 @@ def drain(state: State, limit: int, batch: float = 0.2, tries: int = 12) -> Stat
             if step is not None:
                 break
         if step is None:
+            step = _advanced(state, limit, overflow)
+        if step is None:
             return state
         state = step
         overflow = state.overflow(limit)
     return state
+
+
+def _advanced(state: State, limit: int, overflow: int) -> State | None:
+    """A state in which the runs at the peak stand earlier, where less is live beside them.
+
+    Right before its use is where a result is live for the shortest time, but not always where there
+    is most room for what making it takes.
+    """
+    table, j = state.table, int(state.backward.argmax())
+    if state.ops[j] < 0 or table.is_backward[state.ops[j]]:
+        return None
+    first = j
+    while first and not table.is_backward[state.ops[first - 1]]:
+        first -= 1
+    last = j + 1
+    while last < len(state.ops) and not table.is_backward[state.ops[last]]:
+        last += 1
+    best, at = None, first
+    for _ in range(EARLIER):
+        at -= 1
+        while at > 0 and not table.is_backward[state.ops[at]]:
+            at -= 1
+        if at < 0:
+            break
+        for end in {j + 1, last}:
+            ops = [*state.ops[:at], *state.ops[first:end], *state.ops[at:first], *state.ops[end:]]
+            made = State(table, [op for op in ops if op >= 0])
+            if _legal(made) and made.overflow(limit) < overflow:
+                best, overflow = made, made.overflow(limit)
+    return best
 
 
 def rebuild(state: State, values: list[int], limit: int) -> State | None:

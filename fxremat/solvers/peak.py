@@ -38,7 +38,8 @@ from fxremat.solvers.table import Table
 __all__ = ["PeakSolver"]
 
 FINEST = 2048  # the bracket of an answer is at most this part of the baseline's peak
-COARSEST = 64  # and that of the curve
+COARSEST = 32  # and that of two neighbours on the frontier, or
+APART = 3e-3  # of the step's time
 EQUAL = 5e-4  # of the step's time: ends of a stretch that cost as good as the same
 
 
@@ -139,7 +140,7 @@ class PeakSolver:
                 stretch = stack.pop()
                 if stretch.low is not None:
                     points[stretch.low.peak] = stretch.low
-                if not self._closed(stretch, COARSEST):
+                if not self._closed(stretch, COARSEST, APART):
                     below, above = self._halves(stretch)
                     stack += [above] if above.low is None else [below, above]
         found = sorted(points.values(), key=lambda p: p.peak)
@@ -165,7 +166,7 @@ class PeakSolver:
 
     def _walk(self, stretch: _Stretch, limit: int) -> Point | None:
         """The answer to a limit within a stretch; None if no plan was found."""
-        while not self._closed(stretch, FINEST):
+        while not self._closed(stretch, FINEST, EQUAL):
             below, above = self._halves(stretch)
             if limit >= above.bottom:
                 stretch = above
@@ -180,7 +181,7 @@ class PeakSolver:
     def _lowest(self) -> Point:
         """The plan at the lower end of the lowest stretch that has one."""
         stretch = self._whole()
-        while stretch.low is None and not self._closed(stretch, FINEST):
+        while stretch.low is None and not self._closed(stretch, FINEST, EQUAL):
             below, above = self._halves(stretch)
             stretch = above if above.low is None else below
         return stretch.high if stretch.low is None else stretch.low
@@ -218,7 +219,7 @@ class PeakSolver:
                 return point
         return low
 
-    def _closed(self, stretch: _Stretch, parts: int) -> bool:
+    def _closed(self, stretch: _Stretch, parts: int, apart: float) -> bool:
         if self.clock.check():
             return True
         size = stretch.high.peak - stretch.bottom
@@ -227,7 +228,7 @@ class PeakSolver:
         if stretch.low is None:
             return False
         step = self.problem.step_seconds
-        if stretch.low.seconds <= stretch.high.seconds + EQUAL * step:
+        if stretch.low.seconds <= stretch.high.seconds + apart * step:
             return True
         proved = self.bound.at(stretch.high.peak - 1).seconds
         return stretch.low.seconds <= proved + PROVED * step

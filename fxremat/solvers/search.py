@@ -26,14 +26,15 @@ from fxremat.solvers.moves import Score, by_area, by_bytes, drain, fill, normali
 from fxremat.solvers.pool import Point
 from fxremat.solvers.priced import priced_cuts
 from fxremat.solvers.starts import cut_at, cuts
-from fxremat.solvers.state import SAVED, Removal, State
+from fxremat.solvers.state import SAVED, Copy, Removal, State
 from fxremat.solvers.table import Table
 
 __all__ = ["PROVED", "Clock", "Search"]
 
 PROVED = 5e-4  # of the step's time: a plan this near to the lower bound is not improved further
-ROUNDS = 10  # of the neighbourhood search at effort 1
-LONG = 1000  # runs of a schedule above which a round costs more, and fewer are made
+WORK = 10_000  # ops in the schedules of all rounds of the neighbourhood search, at effort 1
+ROUNDS = 120  # at most
+LONG = 1000  # ops of a schedule above which starts are chosen more sparingly
 NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are tried
 HOMOTOPY = 0.85  # a limit further below the plan to start from is approached in such steps
 WORSE = 1.1  # a start that once filled is dearer than the best by this factor is left
@@ -101,6 +102,10 @@ class Search:
         self.problem, self.table, self.cutter = problem, table, cutter
         self.start, self.bound, self.effort, self.clock = start, bound, effort, clock
         self._cuts: list[State] | None = None
+        self._readers: list[list[int]] = [[] for _ in problem.values]
+        for index in problem.forward:
+            for value in table.reads[index]:
+                self._readers[value].append(index)
 
     def run(self, limit: int, low: Point | None, high: Point, depth: int) -> list[State]:
         """States within a limit on the peak, cheapest first.
@@ -203,9 +208,9 @@ class Search:
 
     def _improve(self, state: State, found: _Found, enough: float) -> None:
         limit = found.limit
-        share = min(1.0, LONG / max(len(state.ops), 1))
         open_gap = (state.cost - enough) / self.problem.step_seconds
-        rounds = round(ROUNDS * self.effort * share * min(4.0, 0.5 + 20 * open_gap))
+        share = min(ROUNDS, WORK / len(state.ops) * min(2.0, 0.5 + 20 * open_gap))
+        rounds = round(self.effort * share)
         rng = random.Random(limit)
         best = current = state
         for index in range(rounds):
@@ -230,8 +235,11 @@ class Search:
 
     def _ruin(self, state: State, limit: int, rng: random.Random) -> State | None:
         draw = rng.random()
-        if draw < 0.5:
+        if draw < 0.4:
             return drain(self._forced(state, rng), limit)
+        if draw < 0.5:
+            swapped = self._swapped(state, limit, rng)
+            return None if swapped is None else drain(swapped, limit)
         if draw < 0.75:
             return drain(state, int(limit * rng.uniform(0.85, 0.99)))
         values = self._stretch(state, rng)
@@ -251,6 +259,29 @@ class Search:
             if change is not None:
                 work.commit(change)
         return State(self.table, work.schedule())
+
+    def _swapped(self, state: State, limit: int, rng: random.Random) -> State | None:
+        """Save a value that some saved value is made from, or that is made from it, instead."""
+        table, problem = self.table, self.problem
+        saved = [v for v, chain in state.chains.items() if chain[0].start == SAVED]
+        saved = [v for v in saved if table.saving[v] and table.rerun[table.producer[v]]]
+        if not saved:
+            return None
+        value = rng.choice(saved)
+        near = {*table.reads[table.producer[value]]}
+        near.update(v for op in self._readers[value] for v in table.makes[op])
+        runs = {v: c.start for v in sorted(near) for c in state.chains.get(v, ())[:1]}
+        other = [v for v, start in runs.items() if start != SAVED]
+        if not other:
+            return None
+        work = State(table, state.schedule())
+        change = work.removal(runs[rng.choice(other)]) if work.ops == state.ops else None
+        if change is not None:
+            work.commit(change)
+        fresh = State(table, work.schedule())
+        if fresh.chains.get(value, [Copy(value, 0)])[0].start != SAVED:
+            return fresh
+        return rebuild(fresh, [value], limit)
 
     def _stretch(self, state: State, rng: random.Random) -> list[int]:
         """A few neighbouring saved values, in the order of the forward."""
