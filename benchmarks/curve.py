@@ -30,11 +30,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from benchmarks import families, harness
-from benchmarks.problems import capture, problem_of
+from benchmarks import families, harness, zoo
+from benchmarks.problems import joint_of, problem_of
 from fxremat.problem import Problem
 from fxremat.solvers.peak import PeakSolver
 
@@ -45,7 +44,6 @@ COLUMNS = (
     *("model", "ops", "found", "rises", "falls", "lowest/floor", "at lowest", "max gap"),
     *("s/solve", "worst", "points", "s front", "ratio"),
 )
-FAMILIES = Path(__file__).resolve().parent / "families.py"
 
 
 @dataclass(frozen=True)
@@ -143,21 +141,20 @@ def _answer(problem: Problem, budget: int) -> Answer:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     parser = harness.parser(__doc__)
+    parser.set_defaults(zoo=None)
     parser.add_argument("--budgets", type=int, default=BUDGETS, help=f"default: {BUDGETS}")
     parser.add_argument("--workspaces", action="store_true", help="count measured workspaces")
     parser.add_argument(
         "--no-decompositions", action="store_true", help="graphs as for inner='eager'"
     )
     args = parser.parse_args(argv)
-    known = harness.load_zoo(args.zoo)
-    names = list(args.models.split(",")) if args.models else [*known, *families.FAMILIES]
-    for name in names:
-        if name not in known and name not in families.FAMILIES:
-            there = ", ".join([*known, *families.FAMILIES])
-            raise SystemExit(f"no model {name!r}; there are {there}")
+    models = zoo.MODELS if args.zoo is None else harness.load_zoo(args.zoo)
+    models = models | families.FAMILIES
     curves: dict[str, Curve] = {}
-    for name in names:
-        joint = capture(args.zoo if name in known else FAMILIES, name, not args.no_decompositions)
+    for name in args.models.split(",") if args.models else models:
+        if name not in models:
+            raise SystemExit(f"no model {name!r}; there are {', '.join(models)}")
+        joint = joint_of(models[name](), not args.no_decompositions)
         curves[name] = found = curve(problem_of(joint, args.workspaces), args.budgets)
         seconds = sum(a.seconds for a in found.answers)
         print(f"{name}: {seconds:.1f} s, {'valid' if found.valid else 'NOT VALID'}", flush=True)

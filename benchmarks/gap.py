@@ -2,6 +2,7 @@
 
     python -m benchmarks.gap
     python -m benchmarks.gap --models gpt2,unet3 --fractions 0.8,0.5 --time-limit 60
+    python -m benchmarks.gap --zoo FILE --json FILE
     python -m benchmarks.gap --several --models chain6,chain8 --json FILE
 
 Each row is one limit of one instance. A fresh solver at its defaults answers, as for a user who
@@ -36,8 +37,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import families, harness
-from benchmarks.problems import capture, problem_of
+from benchmarks import families, harness, zoo
+from benchmarks.problems import joint_of, problem_of
 from fxremat.problem import Problem
 from fxremat.solvers.exact import Exact, solve_several, solve_single
 from fxremat.solvers.peak import PeakSolver
@@ -50,7 +51,7 @@ COLUMNS = (
     *("instance", "graph", "fraction", "ops", "ours", "optimum", "proved", "gap", "bound"),
     *("s ours", "s exact"),
 )
-HERE = Path(__file__).resolve().parent
+INSTANCES = families.INSTANCES | {"chain32": zoo.chain}
 EQUAL = 1e-4  # percent of the step up to which two times are the same
 
 
@@ -196,7 +197,7 @@ def _row(cell: Cell) -> dict[str, object]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     parser = harness.parser(__doc__)
-    parser.set_defaults(zoo=HERE / "families.py")
+    parser.set_defaults(zoo=None)
     parser.add_argument(
         "--fractions", default=",".join(map(str, FRACTIONS)), help="separated by commas"
     )
@@ -208,19 +209,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--several", action="store_true", help="let ops run in several stages")
     args = parser.parse_args(argv)
-    sources = {name: (args.zoo, name) for name in harness.chosen(args, list(families.INSTANCES))}
-    if args.models is None and args.zoo == HERE / "families.py":
-        sources["chain32"] = (HERE / "zoo.py", "chain")
+    models = INSTANCES if args.zoo is None else harness.load_zoo(args.zoo)
     cells: list[Cell] = []
-    for title, (zoo, name) in sources.items():
+    for name in args.models.split(",") if args.models else models:
+        if name not in models:
+            raise SystemExit(f"no model {name!r}; there are {', '.join(models)}")
         for graph in args.graphs.split(","):
             begin = time.perf_counter()
-            problem = problem_of(capture(zoo, name, GRAPHS[graph]))
+            problem = problem_of(joint_of(models[name](), GRAPHS[graph]))
             cells += [
-                measure(problem, title, graph, fraction, args.several, args.time_limit)
+                measure(problem, name, graph, fraction, args.several, args.time_limit)
                 for fraction in map(float, args.fractions.split(","))
             ]
-            print(f"{title} {graph}: {time.perf_counter() - begin:.1f} s", flush=True)
+            print(f"{name} {graph}: {time.perf_counter() - begin:.1f} s", flush=True)
             harness.write(args.json, [asdict(c) for c in cells])
     print()
     harness.show([_row(c) for c in cells], COLUMNS)
