@@ -5,9 +5,10 @@
     python -m benchmarks.gap --zoo FILE --json FILE
     python -m benchmarks.gap --several --models chain6,chain8 --json FILE
 
-Each row is one limit of one instance. A fresh solver at its defaults answers, as for a user who
-asks for one budget; the exact solver (fxremat/solvers/exact.py) starts from that answer and looks
-for cheaper plans. Costs come from a fixed profile by the roofline and workspaces are left out.
+Each row of the first table is one limit of one instance. A fresh solver at its defaults answers, as
+for a user who asks for one budget; the exact solver (fxremat/solvers/exact.py) starts from that
+answer and looks for cheaper plans. Costs come from a fixed profile by the roofline and workspaces
+are left out.
 
     graph       aten: as traced; decomposed: with Inductor's decompositions
     fraction    the limit on the peak, as a fraction of the peak of the plan that recomputes nothing
@@ -19,6 +20,9 @@ for cheaper plans. Costs come from a fixed profile by the roofline and workspace
     gap         ours - optimum
     bound       lower bound on the recompute time of every plan, from the default solver
     s ours, s exact    seconds
+
+The second table has ours in short: "5.20" is proved to be the optimum, "5.20+0.31" is so much above
+it, "5.20?" is late, "none" proved infeasible, "MISSED" found by the exact solver only.
 
 The class is that of plans in which no op runs in two stages of the backward, or with --several
 that of plans in which ops run in any number of stages. Ours knows no such limit.
@@ -43,7 +47,7 @@ from fxremat.problem import Problem
 from fxremat.solvers.exact import Exact, solve_several, solve_single
 from fxremat.solvers.peak import PeakSolver
 
-__all__ = ["Cell", "main", "measure", "summary"]
+__all__ = ["Cell", "condensed", "main", "measure", "summary"]
 
 FRACTIONS = (0.8, 0.7, 0.6, 0.5)
 GRAPHS = {"aten": False, "decomposed": True}
@@ -182,6 +186,22 @@ def summary(cells: Sequence[Cell]) -> list[str]:
     return lines
 
 
+def condensed(cells: Sequence[Cell]) -> list[dict[str, object]]:
+    """A row for each instance, a column for each graph and fraction."""
+    rows: dict[str, dict[str, object]] = {}
+    for cell in cells:
+        row = rows.setdefault(cell.instance, {"instance": cell.instance})
+        row[f"{cell.graph} {cell.fraction}"] = _short(cell)
+    return list(rows.values())
+
+
+def _short(cell: Cell) -> str:
+    if cell.ours is None:
+        return "MISSED" if cell.optimum is not None else "none" if cell.proved else "-"
+    gap = f"+{cell.gap:.2f}" if cell.gap is not None and cell.gap >= 0.005 else ""
+    return f"{cell.ours:.2f}{gap}{'' if cell.proved else '?'}"
+
+
 def _names(cells: Sequence[Cell]) -> str:
     return ", ".join(f"{c.instance} {c.graph} {c.fraction}" for c in cells) or "none"
 
@@ -225,6 +245,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             harness.write(args.json, [asdict(c) for c in cells])
     print()
     harness.show([_row(c) for c in cells], COLUMNS)
+    print()
+    short = condensed(cells)
+    harness.show(short, list(dict.fromkeys(title for row in short for title in row)))
     print(*("", *summary(cells)), sep="\n")
     return int(not all(c.valid for c in cells))
 

@@ -231,6 +231,21 @@ def test_gap_sums_up_proved_cells_alone() -> None:
     assert "only the exact solver found a plan: a aten 0.8" in "\n".join(missed)
 
 
+@pytest.mark.parametrize(
+    ("cell", "short"),
+    [
+        (CELL, "5.00+0.50"),
+        (replace(CELL, ours=4.5), "4.50"),
+        (replace(CELL, proved=False), "5.00+0.50?"),
+        (replace(CELL, ours=None), "MISSED"),
+        (replace(CELL, ours=None, optimum=None), "none"),
+        (replace(CELL, ours=None, optimum=None, proved=False), "-"),
+    ],
+)
+def test_gap_in_short(cell: gap.Cell, short: str) -> None:
+    assert gap.condensed([cell]) == [{"instance": "a", "aten 0.8": short}]
+
+
 def test_scale_traces_once_and_measures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
