@@ -12,11 +12,12 @@ from typing import Any, Literal, NoReturn, cast
 from fxremat.budget import Budget
 from fxremat.errors import OptionError
 
-__all__ = ["Cost", "Infeasible", "Inner", "Options"]
+__all__ = ["Cost", "Infeasible", "Inner", "Options", "Solver"]
 
 Inner = Literal["inductor", "eager"] | Callable[..., Any]
 Cost = Literal["roofline", "measured"] | Callable[..., Any]
 Infeasible = Literal["raise", "closest"]
+Solver = Literal["peak", "exact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,9 @@ class Options:
             warn and take the ``"closest"`` plan.
         time_limit: cap on the time of planning one graph, in seconds; None is no cap.
         effort: rounds of search beyond the first plan, at least 0.
+        solver: ``"peak"``, or ``"exact"``, which goes on from there with mixed-integer programs
+            until the plan is proved the cheapest of its class, for small graphs. It can take
+            hours, so give it a ``time_limit``.
     """
 
     budget: Budget = Budget()
@@ -43,6 +47,7 @@ class Options:
     on_infeasible: Infeasible = "raise"
     time_limit: float | None = None
     effort: int = 1
+    solver: Solver = "peak"
 
     @classmethod
     def parse(cls, budget: object = None, **options: object) -> Options:
@@ -130,6 +135,10 @@ def _read_infeasible(name: str, value: object) -> object:
     return _choice(name, value, ("raise", "closest"))
 
 
+def _read_solver(name: str, value: object) -> object:
+    return _choice(name, value, ("peak", "exact"))
+
+
 def _read_time_limit(name: str, value: object) -> object:
     if value is None:
         return None
@@ -155,4 +164,5 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "on_infeasible": _read_infeasible,
     "time_limit": _read_time_limit,
     "effort": _read_effort,
+    "solver": _read_solver,
 }

@@ -33,6 +33,7 @@ from .formulate import Sizing, formulate
 from .options import Options
 from .plan import Plan, SavedValue
 from .problem import Phase, Problem
+from .solvers.exact import solve_several
 from .solvers.peak import PeakSolver
 from .solvers.pool import Point
 from .timeline import Timeline, copies, replay
@@ -107,9 +108,13 @@ def plan_joint(
     with clock.stage("solver"):
         solver = PeakSolver(problem, options.effort, options.time_limit)
         limit, point = _choose(solver, options, margin)
+        proved = True
+        if options.solver == "exact" and point.seconds > 0:
+            point, proved = _exact(solver, limit, point, options, margin)
     with clock.stage("split"):
         timeline = replay(problem, point.schedule)
-        plan = _plan(joint, problem, solver, limit, point, timeline, clock.timings)
+        complete = proved and not solver.timed_out
+        plan = _plan(joint, problem, solver, limit, point, timeline, complete, clock.timings)
         halves = split(joint, plan.schedule, plan.forward)
         verify(joint, halves)
     return Planned(plan, problem, halves, held)
@@ -171,6 +176,16 @@ def _choose(solver: PeakSolver, options: Options, margin: int) -> tuple[int | No
     return limit, least
 
 
+def _exact(
+    solver: PeakSolver, limit: int | None, point: Point, options: Options, margin: int
+) -> tuple[Point, bool]:
+    """The cheapest plan of its class, and whether that is proved within the time limit."""
+    within = point.peak if limit is None else max(limit - margin, point.peak)
+    left = None if options.time_limit is None else max(0.1, solver.seconds_left)
+    found = solve_several(solver.problem, within, time_limit=left, start=point.schedule)
+    return found.point or point, found.proved
+
+
 def _too_small(solver: PeakSolver, limit: int, least: Point) -> str:
     problem = solver.problem
     timeline = replay(problem, least.schedule)
@@ -206,6 +221,7 @@ def _plan(
     limit: int | None,
     point: Point,
     timeline: Timeline,
+    complete: bool,
     timings: dict[str, float],
 ) -> Plan:
     names = [op.name for op in problem.ops]
@@ -231,7 +247,7 @@ def _plan(
         forward=tuple(names[o] for o in timeline.order),
         schedule=tuple(names[o] for o in point.schedule),
         recomputed=tuple(recomputed),
-        complete=not solver.timed_out,
+        complete=complete,
         timings=timings,
     )
 

@@ -32,6 +32,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from fxremat.problem import Problem
 from fxremat.solvers.exact_several import Several
@@ -40,12 +41,15 @@ from fxremat.solvers.pool import Point
 from fxremat.solvers.stages import Rows, Stages
 from fxremat.timeline import replay
 
-__all__ = ["Exact", "solve_several", "solve_single"]
+__all__ = ["Exact", "polish", "solve_several", "solve_single"]
 
 UNIT = 1e-3  # the objective counts in this share of a step
 CUTOFF = 1e-4  # units by which a plan must be better than the best one to be looked for
 PROVED = 1e-6  # share of a step up to which a plan counts as optimal
 SHARE = 0.3  # of the time limit, for single runs to begin with
+SMALL = 180  # whole variables of a problem that is polished
+NODES = 50  # of the branch and bound in a round of polishing
+ROUNDS = 20  # of polishing, each with more rows
 ROUGH = 0.03  # relative gap of the rounds that look for missing rows
 
 
@@ -109,6 +113,23 @@ def solve_several(
     return _Search(problem, limit, Several, known).solve(left)
 
 
+def polish(problem: Problem, limit: int, start: Sequence[int] | None) -> Point | None:
+    """What a short search for the cheapest plan of single runs finds: the same on every machine.
+
+    Args:
+        problem: the problem.
+        limit: most bytes that may be live at one moment.
+        start: a schedule within the limit to begin with, or None.
+
+    Returns:
+        The best plan, or None if there is none or the problem is too large for a short search.
+    """
+    search = _Search(problem, limit, Single, start)
+    if sum(search.form.model.whole) > SMALL:
+        return None
+    return search.solve(None, NODES, ROUNDS).point
+
+
 class _Search:
     """Rounds of one program, each with the rows that the last solution broke."""
 
@@ -128,12 +149,17 @@ class _Search:
         self.form = program(Stages(problem), 1 / self.unit)
         self.rows = Rows(self.form, limit)
 
-    def solve(self, time_limit: float | None) -> Exact:
+    def solve(
+        self, time_limit: float | None, nodes: int | None = None, rounds: int | None = None
+    ) -> Exact:
         deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         gap = ROUGH
-        while (left := deadline - time.monotonic()) > 0:
+        for _ in count() if rounds is None else range(rounds):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
             cutoff = math.inf if self.best is None else self.best.seconds / self.unit - CUTOFF
-            solved = self.form.model.solve(left, gap, cutoff)
+            solved = self.form.model.solve(left, gap, cutoff, nodes)
             self.bound = max(self.bound, solved.bound * self.unit)
             fits = solved.x is None
             if solved.x is not None:

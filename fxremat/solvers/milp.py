@@ -187,8 +187,12 @@ class Model:
         terms = tuple((i, 1.0 if positive else -1.0) for i, positive in chosen)
         self.at_most(Linear(0.0, terms), sum(positive for _, positive in chosen) - 1.0)
 
-    def solve(self, seconds: float, gap: float, cutoff: float) -> Solved:
+    def solve(
+        self, seconds: float, gap: float, cutoff: float, nodes: int | None = None
+    ) -> Solved:
         """Minimize, within seconds and to a relative gap, where the objective is below a cutoff.
+
+        A limit on the nodes of the branch and bound stops at the same place on every machine.
 
         With a finite cutoff one more variable says whether there is such a point; without, all
         variables are 0 at the price of the cutoff. So there is a feasible point from the start, and
@@ -209,6 +213,8 @@ class Model:
             "constraints": self._rows(),
         }
         options = {"time_limit": seconds, "mip_rel_gap": gap}
+        if nodes is not None:
+            options["node_limit"] = nodes
         found = milp(**program, integrality=np.array([*self.whole, 1]), options=options)
         if found.status == 2:
             return Solved(None, math.inf, closed=True)

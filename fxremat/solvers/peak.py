@@ -108,8 +108,15 @@ class PeakSolver:
         """Whether the time limit has cut a search short."""
         return self.clock.late
 
+    @property
+    def seconds_left(self) -> float:
+        """Seconds up to the time limit."""
+        return self.clock.deadline - time.monotonic()
+
     def solve(self, limit: int) -> Point | None:
         """The cheapest plan found whose peak is within a limit (bytes), or None."""
+        if limit < self.floor:
+            return None
         with _collector_off():
             whole = self._whole()
             if limit >= whole.high.peak:

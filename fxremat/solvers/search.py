@@ -7,6 +7,8 @@
 3. A *large neighbourhood search* (Shaw 1998) ruins a part of the best plan and drains and fills it
    again, with annealed acceptance and randomly perturbed rankings. It ends when the lower bound
    proves the plan good enough.
+4. A *mixed-integer program* looks for the best plan of single recomputes where the problem is
+   small (:mod:`.exact`).
 
 Work is counted in rounds, never in seconds, and the random stream is seeded with the limit.
 """
@@ -22,6 +24,7 @@ from dataclasses import dataclass, field
 from fxremat.bound import Dual, TimeBound
 from fxremat.mincut import Cutter
 from fxremat.problem import Problem
+from fxremat.solvers.exact import polish
 from fxremat.solvers.moves import Score, by_area, by_bytes, drain, fill, normalise, rebuild
 from fxremat.solvers.pool import Point
 from fxremat.solvers.priced import priced_cuts
@@ -130,7 +133,17 @@ class Search:
         best = found.best
         if best is not None and best.cost > enough:
             self._improve(best, found, enough)
+        self._polish(found, enough)
         return sorted(found.states, key=lambda s: s.cost)
+
+    def _polish(self, found: _Found, enough: float) -> None:
+        """Let a mixed-integer program look for something better, where the problem is small."""
+        best = found.best
+        if self.effort <= 0 or self.clock.check() or (best is not None and best.cost <= enough):
+            return
+        point = polish(self.problem, found.limit, None if best is None else best.schedule())
+        if point is not None:
+            found.add(State(self.table, point.schedule))
 
     # Starts, each drained to the limit or as far as that goes.
 
