@@ -33,6 +33,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks import families, harness, zoo
+from benchmarks.gap import silent
 from benchmarks.problems import joint_of, problem_of
 from fxremat.problem import Problem
 from fxremat.solvers.peak import PeakSolver
@@ -155,7 +156,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in models:
             raise SystemExit(f"no model {name!r}; there are {', '.join(models)}")
         joint = joint_of(models[name](), not args.no_decompositions)
-        curves[name] = found = curve(problem_of(joint, args.workspaces), args.budgets)
+        with silent():
+            curves[name] = found = curve(problem_of(joint, args.workspaces), args.budgets)
         seconds = sum(a.seconds for a in found.answers)
         print(f"{name}: {seconds:.1f} s, {'valid' if found.valid else 'NOT VALID'}", flush=True)
         harness.write(args.json, {k: asdict(c) for k, c in curves.items()})

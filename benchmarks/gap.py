@@ -47,7 +47,7 @@ from fxremat.problem import Problem
 from fxremat.solvers.exact import Exact, solve_several, solve_single
 from fxremat.solvers.peak import PeakSolver
 
-__all__ = ["Cell", "condensed", "main", "measure", "summary"]
+__all__ = ["Cell", "condensed", "main", "measure", "silent", "summary"]
 
 FRACTIONS = (0.8, 0.7, 0.6, 0.5)
 GRAPHS = {"aten": False, "decomposed": True}
@@ -118,8 +118,7 @@ def measure(
     middle = time.perf_counter()
     oracle: Callable[..., Exact] = solve_several if several else solve_single
     start = None if point is None else point.schedule
-    with _silent():
-        found = oracle(problem, limit, time_limit=time_limit, start=start)
+    found = oracle(problem, limit, time_limit=time_limit, start=start)
     end = time.perf_counter()
     return Cell(
         instance=name,
@@ -137,7 +136,7 @@ def measure(
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Without what HiGHS prints past Python, which would stand in the middle of the table."""
     libc = ctypes.CDLL(None)
     libc.fflush(None)
@@ -237,10 +236,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for graph in args.graphs.split(","):
             begin = time.perf_counter()
             problem = problem_of(joint_of(models[name](), GRAPHS[graph]))
-            cells += [
-                measure(problem, name, graph, fraction, args.several, args.time_limit)
-                for fraction in map(float, args.fractions.split(","))
-            ]
+            for fraction in map(float, args.fractions.split(",")):
+                with silent():
+                    cell = measure(problem, name, graph, fraction, args.several, args.time_limit)
+                cells.append(cell)
             print(f"{name} {graph}: {time.perf_counter() - begin:.1f} s", flush=True)
             harness.write(args.json, [asdict(c) for c in cells])
     print()

@@ -199,7 +199,7 @@ def test_gap_proves_the_optimum_of_a_small_chain(
 
 
 def test_gap_hides_what_is_printed_past_python(capfd: pytest.CaptureFixture[str]) -> None:
-    with gap._silent():
+    with gap.silent():
         os.write(1, b"hidden")
     os.write(1, b"shown")
     assert capfd.readouterr().out == "shown"
@@ -301,6 +301,7 @@ def test_scale_compares_within_the_same_limit(limit: str, monkeypatch: pytest.Mo
 def test_curve_of_a_tiny_model(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    tiny.write_text(TINY.replace("depth=6", "depth=3"))
     out = tmp_path / "out.json"
     argv = ["--zoo", str(tiny), "--models", "chain", "--budgets", "3", "--json", str(out)]
     assert curve.main(argv) == 0
