@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from fxremat.problem import Problem
+from fxremat.problem import Phase, Problem
 from fxremat.solvers.exact_several import Several
 from fxremat.solvers.exact_single import Single
 from fxremat.solvers.pool import Point
@@ -47,7 +47,8 @@ UNIT = 1e-3  # the objective counts in this share of a step
 CUTOFF = 1e-4  # units by which a plan must be better than the best one to be looked for
 PROVED = 1e-6  # share of a step up to which a plan counts as optimal
 SHARE = 0.3  # of the time limit, for single runs to begin with
-SMALL = 180  # whole variables of a problem that is polished
+FEW = 60  # ops that may run again in a problem that is polished,
+SMALL = 180  # and whole variables in its program
 NODES = 50  # of the branch and bound in a round of polishing
 ROUNDS = 20  # of polishing, each with more rows
 ROUGH = 0.03  # relative gap of the rounds that look for missing rows
@@ -124,6 +125,8 @@ def polish(problem: Problem, limit: int, start: Sequence[int] | None) -> Point |
     Returns:
         The best plan, or None if there is none or the problem is too large for a short search.
     """
+    if sum(op.phase is not Phase.BACKWARD and not op.fixed for op in problem.ops) > FEW:
+        return None
     search = _Search(problem, limit, Single, start)
     if sum(search.form.model.whole) > SMALL:
         return None

@@ -91,7 +91,9 @@ class _Eviction:
     ratio: float
 
 
-def drain(state: State, limit: int, batch: float = 0.2, tries: int = 12) -> State:
+def drain(
+    state: State, limit: int, batch: float = 0.2, tries: int = 12, advance: bool = True
+) -> State:
     """Evict idle copies until all live bytes are within a limit (bytes).
 
     Args:
@@ -99,6 +101,7 @@ def drain(state: State, limit: int, batch: float = 0.2, tries: int = 12) -> Stat
         limit: the limit in bytes.
         batch: evict at once what relieves this share of the overflow at the highest position.
         tries: how many single evictions to try where a batch brings no relief.
+        advance: whether to move runs to where more room is if no eviction brings relief.
 
     Returns:
         The state reached: within the limit, or where no eviction brings relief any more.
@@ -112,7 +115,7 @@ def drain(state: State, limit: int, batch: float = 0.2, tries: int = 12) -> Stat
             step = _apply(state, [eviction], limit, overflow)
             if step is not None:
                 break
-        if step is None:
+        if step is None and advance:
             step = _advanced(state, limit, overflow)
         if step is None:
             return state

@@ -249,15 +249,20 @@ class Search:
     def _ruin(self, state: State, limit: int, rng: random.Random) -> State | None:
         draw = rng.random()
         if draw < 0.4:
-            return drain(self._forced(state, rng), limit)
+            return self._drain(self._forced(state, rng), limit)
         if draw < 0.5:
             swapped = self._swapped(state, limit, rng)
-            return None if swapped is None else drain(swapped, limit)
+            return None if swapped is None else self._drain(swapped, limit)
         if draw < 0.75:
-            return drain(state, int(limit * rng.uniform(0.85, 0.99)))
+            return self._drain(state, int(limit * rng.uniform(0.85, 0.99)))
         values = self._stretch(state, rng)
         fresh = rebuild(state, values, limit) if values else None
-        return None if fresh is None else drain(fresh, limit)
+        return None if fresh is None else self._drain(fresh, limit)
+
+    @staticmethod
+    def _drain(state: State, limit: int) -> State:
+        """Drain without the dear last resort: of many ruins some may fail."""
+        return drain(state, limit, advance=False)
 
     def _forced(self, state: State, rng: random.Random) -> State:
         """Drop a few neighbouring runs though they do not fit."""
