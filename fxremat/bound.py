@@ -1,11 +1,11 @@
 """A lower bound on the recompute time of every plan within a limit.
 
-At each moment of the backward (:mod:`fxremat.moments`) the bytes of what is live must leave room for
-the op that runs: one constraint on a closure problem whose cost is the time of the ops that run
-again later. Moving the constraint into the objective at a price per byte leaves a minimum cut, and
-the best price is found by intersecting the lines of the cuts on both sides of the room (the concave
-dual, by Newton's method; Everett 1963, Dinkelbach 1967). By weak duality its value at any price is
-a bound; the largest over prices and moments is taken.
+At each moment of the backward (:mod:`fxremat.moments`) the bytes of what is live must leave room
+for the op that runs: one constraint on a closure problem whose cost is the time of the ops that
+run again later. Moving the constraint into the objective at a price per byte leaves a minimum cut,
+and the best price is found by intersecting the lines of the cuts on both sides of the room (the
+concave dual, by Newton's method; Everett 1963, Dinkelbach 1967). By weak duality its value at any
+price is a bound; the largest over prices and moments is taken.
 
 An op counts once, however often it runs, and one moment at a time. So the bound is close where
 plans recompute once, and loose where they must recompute several times.
@@ -17,10 +17,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .moments import BOUNDARY, Moment, moment
 from .network import Prices
 from .problem import Problem
 from .solvers.table import Table
-from .moments import BOUNDARY, Moment, moment
 
 __all__ = ["Dual", "TimeBound"]
 

@@ -2,16 +2,16 @@
 
 Two bounds are taken, and the larger one counts. *One op*: while it runs, its inputs, outputs and
 workspace are live, and so are all values of the backward that are still to be read. *One moment*
-(:mod:`fxremat.moments`): where ops may not run again, what they have made must be kept, or something
-that can be made from it; the fewest bytes that do are a minimum cut at prices of bytes alone.
+(:mod:`fxremat.moments`): where ops may not run again, what they have made must be kept, or what can
+be made from it; the fewest bytes that do are a minimum cut at prices of bytes alone.
 """
 
 from __future__ import annotations
 
+from .moments import BOUNDARY, moment
 from .network import Prices
 from .problem import Kind, Phase, Problem
 from .solvers.table import Table
-from .moments import BOUNDARY, moment
 
 __all__ = ["floor"]
 
@@ -39,9 +39,7 @@ def _moment(problem: Problem, table: Table, index: int) -> int:
     """The fewest bytes that are live at one moment."""
     at = moment(problem, table, index)
     unit = 1.0 / (sum(at.nbytes) + 1)
-    prices = Prices(
-        (0.0,) * (len(at.ops) + 1), tuple(unit * nbytes for nbytes in at.nbytes)
-    )
+    prices = Prices((0.0,) * (len(at.ops) + 1), tuple(unit * nbytes for nbytes in at.nbytes))
     cut = at.cutter.cut(prices)
     return at.base + sum(at.nbytes[v] for v in cut.saved)
 

@@ -11,7 +11,6 @@ plan from below, in bytes (:mod:`fxremat.floor`) and in seconds (:mod:`fxremat.b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .mincut import Cutter

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 
 from fxremat.bound import TimeBound
 from fxremat.errors import InfeasibleError
+from fxremat.moments import BOUNDARY, moment
 from fxremat.problem import Kind, Phase, Problem
 from fxremat.solvers.starts import baseline
 from fxremat.solvers.state import State
 from fxremat.solvers.table import Table
-from fxremat.moments import BOUNDARY, moment
 from fxremat.timeline import replay
 from tests import problems
 from tests.brute import cheapest, random_problem, random_schedule
@@ -25,7 +25,9 @@ def bounds(problem: Problem) -> TimeBound:
     """Bounds with every moment of the backward among the candidates."""
     table = Table.of(problem)
     state = State(table, baseline(problem))
-    live = [int(b) for b, op in zip(state.backward, state.ops, strict=True) if table.is_backward[op]]
+    live = [
+        int(b) for b, op in zip(state.backward, state.ops, strict=True) if table.is_backward[op]
+    ]
     return TimeBound(problem, table, live)
 
 

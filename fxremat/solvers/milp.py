@@ -187,9 +187,7 @@ class Model:
         terms = tuple((i, 1.0 if positive else -1.0) for i, positive in chosen)
         self.at_most(Linear(0.0, terms), sum(positive for _, positive in chosen) - 1.0)
 
-    def solve(
-        self, seconds: float, gap: float, cutoff: float, nodes: int | None = None
-    ) -> Solved:
+    def solve(self, seconds: float, gap: float, cutoff: float, nodes: int | None = None) -> Solved:
         """Minimize, within seconds and to a relative gap, where the objective is below a cutoff.
 
         A limit on the nodes of the branch and bound stops at the same place on every machine.

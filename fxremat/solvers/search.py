@@ -4,11 +4,12 @@
    (:mod:`.starts`); a cut at the price at which the lower bound is reached (:mod:`fxremat.bound`);
    cuts at prices over time (:mod:`.priced`).
 2. Each start is *drained* to the limit, *normalised* and *filled* (:mod:`.moves`).
-3. A *large neighbourhood search* (Shaw 1998) ruins a part of the best plan and drains and fills it
-   again, with annealed acceptance and randomly perturbed rankings. It ends when the lower bound
-   proves the plan good enough.
+3. A *large neighbourhood search* (Shaw 1998) ruins a part of the best plan (:mod:`.ruins`), drains
+   and fills it again, with annealed acceptance and randomly perturbed rankings.
 4. A *mixed-integer program* looks for the best plan of single recomputes where the problem is
    small (:mod:`.exact`).
+
+All of it ends when the lower bound proves the best plan to be good enough.
 
 Work is counted in rounds, never in seconds, and the random stream is seeded with the limit.
 """
@@ -25,11 +26,12 @@ from fxremat.bound import Dual, TimeBound
 from fxremat.mincut import Cutter
 from fxremat.problem import Problem
 from fxremat.solvers.exact import polish
-from fxremat.solvers.moves import Score, by_area, by_bytes, drain, fill, normalise, rebuild
+from fxremat.solvers.moves import Score, by_area, by_bytes, drain, fill, normalise
 from fxremat.solvers.pool import Point
 from fxremat.solvers.priced import priced_cuts
+from fxremat.solvers.ruins import Ruins
 from fxremat.solvers.starts import cut_at, cuts
-from fxremat.solvers.state import SAVED, Copy, Removal, State
+from fxremat.solvers.state import Removal, State
 from fxremat.solvers.table import Table
 
 __all__ = ["PROVED", "Clock", "Search"]
@@ -105,10 +107,7 @@ class Search:
         self.problem, self.table, self.cutter = problem, table, cutter
         self.start, self.bound, self.effort, self.clock = start, bound, effort, clock
         self._cuts: list[State] | None = None
-        self._readers: list[list[int]] = [[] for _ in problem.values]
-        for index in problem.forward:
-            for value in table.reads[index]:
-                self._readers[value].append(index)
+        self.ruins = Ruins(table)
 
     def run(self, limit: int, low: Point | None, high: Point, depth: int) -> list[State]:
         """States within a limit on the peak, cheapest first.
@@ -229,7 +228,7 @@ class Search:
         for index in range(rounds):
             if self.clock.check() or best.cost <= enough:
                 return
-            ruined = self._ruin(current, limit, rng)
+            ruined = self.ruins.ruin(current, limit, rng)
             if ruined is None:
                 continue
             tidy = normalise(ruined)
@@ -245,75 +244,6 @@ class Search:
             if fresh.cost < best.cost:
                 best = fresh
                 found.add(fresh)
-
-    def _ruin(self, state: State, limit: int, rng: random.Random) -> State | None:
-        draw = rng.random()
-        if draw < 0.4:
-            return self._drain(self._forced(state, rng), limit)
-        if draw < 0.5:
-            swapped = self._swapped(state, limit, rng)
-            return None if swapped is None else self._drain(swapped, limit)
-        if draw < 0.75:
-            return self._drain(state, int(limit * rng.uniform(0.85, 0.99)))
-        values = self._stretch(state, rng)
-        fresh = rebuild(state, values, limit) if values else None
-        return None if fresh is None else self._drain(fresh, limit)
-
-    @staticmethod
-    def _drain(state: State, limit: int) -> State:
-        """Drain without the dear last resort: of many ruins some may fail."""
-        return drain(state, limit, advance=False)
-
-    def _forced(self, state: State, rng: random.Random) -> State:
-        """Drop a few neighbouring runs though they do not fit."""
-        work = State(self.table, state.schedule())
-        runs = [q for q, op in enumerate(work.ops) if not self.table.is_backward[op]]
-        if not runs:
-            return work
-        centre = rng.choice(runs)
-        near = sorted(runs, key=lambda q: abs(q - centre))[:12]
-        for q in rng.sample(near, min(rng.randint(1, 4), len(near))):
-            change = work.removal(q) if work.ops[q] >= 0 else None
-            if change is not None:
-                work.commit(change)
-        return State(self.table, work.schedule())
-
-    def _swapped(self, state: State, limit: int, rng: random.Random) -> State | None:
-        """Save a value that some saved value is made from, or that is made from it, instead."""
-        table, problem = self.table, self.problem
-        saved = [v for v, chain in state.chains.items() if chain[0].start == SAVED]
-        saved = [v for v in saved if table.saving[v] and table.rerun[table.producer[v]]]
-        if not saved:
-            return None
-        value = rng.choice(saved)
-        near = {*table.reads[table.producer[value]]}
-        near.update(v for op in self._readers[value] for v in table.makes[op])
-        runs = {v: c.start for v in sorted(near) for c in state.chains.get(v, ())[:1]}
-        other = [v for v, start in runs.items() if start != SAVED]
-        if not other:
-            return None
-        work = State(table, state.schedule())
-        change = work.removal(runs[rng.choice(other)]) if work.ops == state.ops else None
-        if change is not None:
-            work.commit(change)
-        fresh = State(table, work.schedule())
-        if fresh.chains.get(value, [Copy(value, 0)])[0].start != SAVED:
-            return fresh
-        return rebuild(fresh, [value], limit)
-
-    def _stretch(self, state: State, rng: random.Random) -> list[int]:
-        """A few neighbouring saved values, in the order of the forward."""
-        table = self.table
-        saved = [
-            v
-            for v, chain in state.chains.items()
-            if chain[0].start == SAVED and table.saving[v] and table.rerun[table.producer[v]]
-        ]
-        saved.sort(key=lambda v: (table.last[v], v))
-        if not saved:
-            return []
-        at = rng.randrange(len(saved))
-        return saved[at : at + rng.randint(1, 5)]
 
 
 def _noisy(rng: random.Random) -> Score:

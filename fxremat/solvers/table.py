@@ -192,7 +192,7 @@ def _hoists(problem: Problem, born: list[int], last: list[int]) -> list[tuple[in
 def _passing(
     problem: Problem, chain: tuple[int, ...], born: list[int]
 ) -> list[tuple[int, int, int]]:
-    """Bytes of results within a chain of hoisted ops, from where each is made to its last reader."""
+    """Bytes of results within a chain of hoisted ops, from their making to their last reader."""
     until: dict[int, int] = {}
     for op in chain:
         at = max((born[v] for v in problem.ops[op].outputs), default=-1)
