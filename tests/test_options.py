@@ -114,6 +114,7 @@ def test_unknown_option_far_from_all() -> None:
         ("time_limit", float("inf"), "not a positive number of seconds", "None for no limit"),
         ("time_limit", True, "not a positive number of seconds", "None for no limit"),
         ("time_limit", "3", "not a positive number of seconds", "None for no limit"),
+        ("solver", "exakt", "not one of 'peak', 'exact'", "did you mean 'exact'"),
         ("effort", -1, "not a whole number of rounds", "write an int, 0 or more"),
         ("effort", 1.0, "not a whole number of rounds", "write an int, 0 or more"),
         ("effort", True, "not a whole number of rounds", "write an int, 0 or more"),

@@ -259,6 +259,19 @@ def test_nothing_to_hold_takes_no_time() -> None:
 def test_a_time_limit_stops_early_and_says_so() -> None:
     problem = random_problem(3, most=12)
     solver = PeakSolver(problem, time_limit=1e-9)
-    solver.solve(floor(problem))
+    solver.solve(solver.floor)
     assert solver.timed_out
     assert not PeakSolver(problem).timed_out
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_time_there_is_a_plan_all_the_same(seed: int) -> None:
+    """Wherever the full search finds one, on these problems."""
+    problem = random_problem(seed, most=12)
+    full = PeakSolver(problem)
+    limit = (full.floor + full.baseline.peak) // 2
+    best, hasty = full.solve(limit), PeakSolver(problem, time_limit=1e-9).solve(limit)
+    assert (best is None) == (hasty is None)
+    if best is not None and hasty is not None:
+        assert_valid(problem, hasty, limit)
+        assert hasty.seconds >= best.seconds

@@ -123,8 +123,16 @@ class PeakSolver:
                 return whole.high
             found = self._walk(whole, limit) or self._lowest()
         if self.clock.late:
-            return self.pool.best(limit)
+            return self._best_so_far(limit)
         return found if found is not None and found.peak <= limit else None
+
+    def _best_so_far(self, limit: int) -> Point | None:
+        """The best plan there is once time has run out; some plan, if one is quickly found."""
+        if self.pool.best(limit) is None:
+            with _collector_off():
+                for state in self._search.hasty(limit):
+                    self.pool.add(state.schedule())
+        return self.pool.best(limit)
 
     def least(self) -> Point:
         """The plan with the lowest peak found."""
@@ -210,20 +218,26 @@ class PeakSolver:
         return below, _Stretch(middle, found, stretch.high, depth)
 
     def _node(self, stretch: _Stretch, limit: int) -> Point | None:
-        """The cheapest plan within a limit that lies between the ends of a stretch."""
+        """The cheapest plan within a limit that lies between the ends of a stretch.
+
+        One that is cheaper than the upper end is taken only where there is nothing else.
+        """
         low, high = stretch.low, stretch.high
+        outside: Point | None = None
         for state in self._search.run(limit, low, high, stretch.depth):
             if low is not None and state.cost > low.seconds:
                 break
             point = self.pool.judge(state.schedule())
-            fits = point.peak <= limit and point.seconds >= high.seconds
-            if fits and (
-                point.peak >= stretch.bottom
-                if low is None
-                else low.peak <= point.peak and point.seconds <= low.seconds
-            ):
+            if point.peak > limit:
+                continue
+            above = low is None or (low.peak <= point.peak and point.seconds <= low.seconds)
+            if above and point.seconds >= high.seconds:
                 self.pool.keep(point)
                 return point
+            outside = point
+        if low is None and outside is not None:
+            self.pool.keep(outside)
+            return outside
         return low
 
     def _closed(self, stretch: _Stretch, parts: int, apart: float) -> bool:

@@ -155,13 +155,7 @@ class Search:
         large = len(upper.ops) > 2 * LONG
         yield self._approach(upper, limit, 0.5 if large else 0.2)
         if dual.moment is not None:
-            recompute = [0.0] * len(self.problem.ops)
-            for op in dual.moment.ops:
-                if op not in self.problem.needed:
-                    recompute[op] = self.table.seconds[op]
-            prices = [dual.price * nbytes for nbytes in dual.moment.nbytes]
-            schedule = cut_at(self.problem, self.table, self.cutter, recompute, prices)
-            yield drain(State(self.table, schedule), limit)
+            yield drain(self._at_the_bound(dual), limit)
         coarse = depth < COARSE
         for state in self._promising(self._uniform(), limit)[: 6 if coarse else 1]:
             yield drain(state, limit)
@@ -171,6 +165,23 @@ class Search:
             priced = priced_cuts(self.problem, self.table, self.cutter, self.start, limit)
             for state in self._promising(list(priced), limit)[:3]:
                 yield drain(state, limit)
+
+    def hasty(self, limit: int) -> Iterator[State]:
+        """A few states near or within a limit, whatever the clock says."""
+        dual = self.bound.at(limit)
+        if dual.moment is not None and dual.seconds < math.inf:
+            yield drain(self._at_the_bound(dual), limit, 0.5)
+        yield drain(self.start, limit, 0.5)
+
+    def _at_the_bound(self, dual: Dual) -> State:
+        """The plan of a cut at the prices at which the lower bound is reached."""
+        assert dual.moment is not None
+        recompute = [0.0] * len(self.problem.ops)
+        for op in dual.moment.ops:
+            if op not in self.problem.needed:
+                recompute[op] = self.table.seconds[op]
+        prices = [dual.price * nbytes for nbytes in dual.moment.nbytes]
+        return State(self.table, cut_at(self.problem, self.table, self.cutter, recompute, prices))
 
     def _approach(self, state: State, limit: int, batch: float) -> State:
         """Drain in steps, so that each starts near its limit."""
