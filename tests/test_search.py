@@ -32,8 +32,8 @@ def derivative_in_steps() -> Problem:
 def test_a_chain_that_only_the_backward_reads_is_hoisted_as_one() -> None:
     """Saving e2 runs f and g in the forward instead of the backward, so it costs nothing.
 
-    In the forward y, z, e1 and e2 are live at g: 104, in the backward t4 e2 4 d4. Were it to run f and
-    g itself, the backward would hold t4, y and z, and e1 on top: 104 too.
+    In the forward y, z, e1 and e2 are live at g: 104, in the backward t4 e2 4 d4. Were it to run f
+    and g itself, the backward would hold t4, y and z, and e1 on top: 104 too.
     """
     problem = derivative_in_steps()
     table = Table.of(problem)
