@@ -25,7 +25,9 @@ The second table has ours in short: "5.20" is proved to be the optimum, "5.20+0.
 it, "5.20?" is late, "none" proved infeasible, "MISSED" found by the exact solver only.
 
 The class is that of plans in which no op runs in two stages of the backward, or with --several
-that of plans in which ops run in any number of stages. Ours knows no such limit.
+that of plans in which ops run in any number of stages; in both, runs stand in the stage that needs
+them. Ours knows no such limits, so where it runs an op more than once, "optimum" says little: the
+summary counts these cells apart.
 
 The exit code is 1 if a bound is above a plan's time, or a proved optimum above ours.
 """
@@ -157,7 +159,7 @@ def summary(cells: Sequence[Cell]) -> list[str]:
     gaps = [c.gap for c in proved if c.gap is not None]
     missed = [c for c in cells if c.ours is None and c.optimum is not None]
     late = sum(not c.proved for c in cells)
-    repeats = sum(c.repeats for c in proved if c.gap is not None)
+    once = [c.gap for c in proved if c.gap is not None and not c.repeats]
     lines = [
         f"{len(cells)} cells: {len(gaps)} with a proved optimum, "
         f"{sum(c.optimum is None for c in proved)} proved infeasible, {late} late"
@@ -167,8 +169,11 @@ def summary(cells: Sequence[Cell]) -> list[str]:
         lines += [
             f"gap to proved optima: mean {sum(gaps) / len(gaps):.3f} %, worst {max(gaps):.3f} %, "
             f"none at {equal} of {len(gaps)} ({100 * equal / len(gaps):.0f} %)",
-            f"in {repeats} of these our plan runs an op more than once in the backward",
+            f"in {len(gaps) - len(once)} of these our plan runs an op more than once in a backward",
         ]
+    if once:
+        mean = sum(once) / len(once)
+        lines.append(f"the other {len(once)}: mean {mean:.3f} %, worst {max(once):.3f} %")
     known = [c.gap for c in cells if not c.proved and c.gap is not None]
     if known:
         lines.append(

@@ -227,6 +227,9 @@ def test_gap_sums_up_proved_cells_alone() -> None:
     assert "3 cells: 2 with a proved optimum, 0 proved infeasible, 1 late" in text
     assert "mean 0.250 %, worst 0.500 %, none at 1 of 2 (50 %)" in text
     assert "where late: mean 4.500 %, worst 4.500 %" in text
+    twice = "\n".join(gap.summary([CELL, replace(CELL, ours=4.5, repeats=True)]))
+    assert "in 1 of these our plan runs an op more than once in a backward" in twice
+    assert "the other 1: mean 0.500 %, worst 0.500 %" in twice
     missed = gap.summary([replace(CELL, ours=None)])
     assert "only the exact solver found a plan: a aten 0.8" in "\n".join(missed)
 
