@@ -38,8 +38,8 @@ from fxremat.solvers.table import Table
 __all__ = ["PeakSolver"]
 
 FINEST = 2048  # the bracket of an answer is at most this part of the baseline's peak
-COARSEST = 32  # and that of two neighbours on the frontier, or
-APART = 3e-3  # of the step's time
+COARSEST = 20  # and that of two neighbours on the frontier, or
+APART = 5e-3  # of the step's time
 EQUAL = 5e-4  # of the step's time: ends of a stretch that cost as good as the same
 
 
@@ -99,6 +99,7 @@ class PeakSolver:
             problem, self.table, self.cutter, self.start, self.bound, effort, self.clock
         )
         self._nodes: dict[int, Point | None] = {}
+        self._whole = _Stretch(self.floor - 1, None, self._loosest())
 
     def _is_backward(self, op: int) -> bool:
         return self.table.is_backward[op]
@@ -118,7 +119,7 @@ class PeakSolver:
         if limit < self.floor:
             return None
         with _collector_off():
-            whole = self._whole()
+            whole = self._whole
             if limit >= whole.high.peak:
                 return whole.high
             found = self._walk(whole, limit) or self._lowest()
@@ -146,7 +147,7 @@ class PeakSolver:
         Each is what :meth:`solve` answers at its own peak.
         """
         with _collector_off():
-            whole = self._whole()
+            whole = self._whole
             points = {whole.high.peak: whole.high}
             lowest = self._lowest()
             points[lowest.peak] = lowest
@@ -169,15 +170,12 @@ class PeakSolver:
 
     # The tree.
 
-    def _whole(self) -> _Stretch:
-        return _Stretch(self.floor - 1, None, self._loosest())
-
     def _loosest(self) -> Point:
-        """The cheapest plan of all: the baseline, without runs that even no limit calls for."""
+        """The cheapest plan of all: the baseline, or it without runs that no limit calls for."""
         free = State(self.table, self.start.ops)
         fill(free, 2**62)
-        self.pool.add(free.schedule())
-        return self.pool.points[-1]
+        point = self.pool.add(free.schedule())
+        return min(self.baseline, point, key=lambda p: (p.seconds, p.peak))
 
     def _walk(self, stretch: _Stretch, limit: int) -> Point | None:
         """The answer to a limit within a stretch; None if no plan was found."""
@@ -195,7 +193,7 @@ class PeakSolver:
 
     def _lowest(self) -> Point:
         """The plan at the lower end of the lowest stretch that has one."""
-        stretch = self._whole()
+        stretch = self._whole
         while stretch.low is None and not self._closed(stretch, FINEST, EQUAL):
             below, above = self._halves(stretch)
             stretch = above if above.low is None else below
