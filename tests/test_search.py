@@ -84,7 +84,7 @@ def test_runs_are_moved_to_where_more_room_is() -> None:
     fq, fr, _, b1, b2, b3, out = range(7)
     late = State(table, [b1, b2, fq, fr, b3, out])
     assert late.peak == 40
-    assert drain(late, 31, advance=False).peak == 40
+    assert drain(late, 31, thorough=False).peak == 40
     moved = drain(late, 31)
     assert moved.schedule() == [b1, fq, fr, b2, b3, out]
     assert moved.peak == 31

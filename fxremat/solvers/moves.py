@@ -5,12 +5,14 @@
 * :func:`drain` does the reverse: while some position is above the limit, the copies that lie idle
   there are candidates for eviction; each would be rebuilt right before its next use by the closure
   of runs that this takes. The best relief of overflow per second is taken.
-  Where none brings relief, the runs at the peak are moved to where more room is.
+  Where none brings relief, as many at once as the peak calls for are tried, and then the runs at
+  the peak are moved to where more room is.
 * :func:`normalise` emits every run right before its first use and forgets unused ones.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ __all__ = ["Score", "by_area", "by_bytes", "drain", "fill", "insert", "normalise
 
 Score = Callable[[State, Removal], float]
 EPSILON = 1e-12
+MOST = 60  # evictions tried one by one at most
 EARLIER = 6  # backward ops that runs are moved across at most
 
 
@@ -92,7 +95,7 @@ class _Eviction:
 
 
 def drain(
-    state: State, limit: int, batch: float = 0.2, tries: int = 12, advance: bool = True
+    state: State, limit: int, batch: float = 0.2, tries: int = 12, thorough: bool = True
 ) -> State:
     """Evict idle copies until all live bytes are within a limit (bytes).
 
@@ -101,27 +104,35 @@ def drain(
         limit: the limit in bytes.
         batch: evict at once what relieves this share of the overflow at the highest position.
         tries: how many single evictions to try where a batch brings no relief.
-        advance: whether to move runs to where more room is if no eviction brings relief.
+        thorough: whether to try many more evictions, and to move runs to where more room is, if
+            those bring none.
 
     Returns:
         The state reached: within the limit, or where no eviction brings relief any more.
     """
     overflow = state.overflow(limit)
     while overflow > 0:
-        wanted = max(state.peak - limit, 1) * batch
-        ranked = _evictions(state, limit, wanted, tries)
-        step = _apply(state, _portion(state, ranked, wanted), limit, overflow)
-        for eviction in ranked[:tries] if step is None else ():
-            step = _apply(state, [eviction], limit, overflow)
-            if step is not None:
-                break
-        if step is None and advance:
-            step = _advanced(state, limit, overflow)
+        whole = max(state.peak - limit, 1)
+        ranked = _evictions(state, limit, whole * batch, tries)
+        step = _apply(state, _portion(state, ranked, whole * batch), limit, overflow)
+        step = step or _first(state, ranked[:tries], limit, overflow)
+        if step is None:
+            ranked = _evictions(state, limit, math.inf, tries)
+            step = _apply(state, _portion(state, ranked, whole), limit, overflow)
+        if step is None and thorough:
+            step = _first(state, ranked[tries:MOST], limit, overflow)
+            step = step or _advanced(state, limit, overflow)
         if step is None:
             return state
         state = step
         overflow = state.overflow(limit)
     return state
+
+
+def _first(state: State, ranked: list[_Eviction], limit: int, overflow: int) -> State | None:
+    """What the first eviction that brings relief leads to."""
+    steps = (_apply(state, [eviction], limit, overflow) for eviction in ranked)
+    return next((step for step in steps if step is not None), None)
 
 
 def _advanced(state: State, limit: int, overflow: int) -> State | None:

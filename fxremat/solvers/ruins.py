@@ -16,6 +16,8 @@ from fxremat.solvers.table import Table
 
 __all__ = ["Ruins"]
 
+SHORT = 300  # ops of a schedule
+
 
 class Ruins:
     """Ruins plans of one problem.
@@ -98,5 +100,5 @@ class Ruins:
 
 
 def _drain(state: State, limit: int) -> State:
-    """Drain without the dear last resort: of many ruins some may fail."""
-    return drain(state, limit, advance=False)
+    """Drain, on long schedules without the dear last resort: of many ruins some may fail."""
+    return drain(state, limit, thorough=len(state.ops) <= SHORT)

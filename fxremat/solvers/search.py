@@ -42,6 +42,7 @@ ROUNDS = 120  # at most
 LONG = 1000  # ops of a schedule above which starts are chosen more sparingly
 NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are tried
 HOMOTOPY = 0.85  # a limit further below the plan to start from is approached in such steps
+CAREFUL = (0.05, 0.01)  # batches of evictions where nothing else comes within the limit
 WORSE = 1.1  # a start that once filled is dearer than the best by this factor is left
 COARSE = 3  # brackets so deep or deeper in the bisection have near plans on both sides
 
@@ -129,6 +130,11 @@ class Search:
             self._settle(start, found, enough)
             if found.best is not None and found.best.cost <= enough:
                 break
+        if found.best is None and len(high.schedule) <= 2 * LONG:
+            for batch in CAREFUL:
+                self._settle(
+                    self._approach(State(self.table, high.schedule), limit, batch), found, enough
+                )
         best = found.best
         if best is not None and best.cost > enough:
             self._improve(best, found, enough)
@@ -186,14 +192,12 @@ class Search:
     def _approach(self, state: State, limit: int, batch: float) -> State:
         """Drain in steps, so that each starts near its limit."""
         at = state.peak
-        while at > limit and not self.clock.check():
+        while state.peak > limit and at > limit and not self.clock.check():
             at = max(limit, int(at * HOMOTOPY))
             state = drain(state, at, batch)
             tidy = normalise(state)
             if tidy.peak <= max(at, state.peak):
                 state = tidy
-            if state.peak > at:
-                break
         return state
 
     def _uniform(self) -> list[State]:
