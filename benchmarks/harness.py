@@ -57,10 +57,11 @@ def parser(text: str | None) -> argparse.ArgumentParser:
 
 def load_zoo(path: Path) -> dict[str, Callable[[], Case]]:
     """The ``MODELS`` of a file."""
-    spec = importlib.util.spec_from_file_location("zoo", path)
+    spec = importlib.util.spec_from_file_location(f"zoo_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise SystemExit(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # for what looks its own module up, as Dynamo does
     spec.loader.exec_module(module)
     models: dict[str, Callable[[], Case]] = module.MODELS
     return models

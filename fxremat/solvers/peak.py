@@ -38,7 +38,7 @@ from fxremat.solvers.table import Table
 __all__ = ["PeakSolver"]
 
 FINEST = 2048  # the bracket of an answer is at most this part of the baseline's peak
-COARSEST = 20  # and that of two neighbours on the frontier, or
+COARSEST = 16  # and that of two neighbours on the frontier, or
 APART = 5e-3  # of the step's time
 EQUAL = 5e-4  # of the step's time: ends of a stretch that cost as good as the same
 
