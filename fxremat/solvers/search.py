@@ -235,8 +235,10 @@ class Search:
 
     def _improve(self, state: State, found: _Found, enough: float) -> None:
         limit = found.limit
-        open_gap = (state.cost - enough) / self.problem.step_seconds
-        share = min(ROUNDS, WORK / len(state.ops) * min(2.0, 0.5 + 20 * open_gap))
+        step = self.problem.step_seconds
+        wanted = min(2.0, 0.5 + 20 * (state.cost - enough) / step)
+        wanted /= max(1.0, 2 * state.cost / step)  # dear plans are long, and few will want them
+        share = min(ROUNDS, WORK / len(state.ops) * wanted)
         rounds = round(self.effort * share)
         rng = random.Random(limit)
         best = current = state
