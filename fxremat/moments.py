@@ -27,14 +27,12 @@ class Moment:
     """One moment of the step.
 
     Attributes:
-        index: place of the op that runs in the backward, or BOUNDARY for the end of the forward.
         base: bytes that are live in every plan at that moment.
         nbytes: for each value what it adds if it is live; 0 if it is in ``base`` or held.
         ops: the ops of the problem that the ops of the cutter's problem stand for.
         cutter: cuts the problem of what is needed later.
     """
 
-    index: int
     base: int
     nbytes: tuple[int, ...]
     ops: tuple[int, ...]
@@ -42,7 +40,7 @@ class Moment:
 
 
 def moment(problem: Problem, table: Table, index: int) -> Moment:
-    """The moment at which a backward op runs, or at which the forward ends.
+    """The moment at which the backward op at a place runs, or BOUNDARY, at which the forward ends.
 
     At the boundary the moment is the last position of the forward: what is live later is what has
     been saved, and values that the forward's last op still reads are among the base.
@@ -61,7 +59,7 @@ def moment(problem: Problem, table: Table, index: int) -> Moment:
     for value in own:
         counted[value] = 0
     later, ops = _later(problem, wanted, index == BOUNDARY)
-    return Moment(index, base, tuple(counted), ops, Cutter(later))
+    return Moment(base, tuple(counted), ops, Cutter(later))
 
 
 def _later(problem: Problem, wanted: list[int], boundary: bool) -> tuple[Problem, tuple[int, ...]]:
@@ -73,11 +71,13 @@ def _later(problem: Problem, wanted: list[int], boundary: bool) -> tuple[Problem
     kept = tuple(i for i, op in enumerate(problem.ops) if op.phase is not Phase.BACKWARD)
     place = {old: new for new, old in enumerate(kept)}
     ops = [problem.ops[i] for i in kept]
-    ops = [replace(op, fixed="") if op.phase is Phase.EITHER else op for op in ops]
-    values = [
-        v if boundary or problem.producer[i] < 0 else replace(v, unsaveable="")
-        for i, v in enumerate(problem.values)
-    ]
+    ops = [replace(op, fixed="") if op.fixed and op.phase is Phase.EITHER else op for op in ops]
+    values = problem.values
+    if not boundary:
+        values = tuple(
+            replace(v, unsaveable="") if v.unsaveable and problem.producer[i] >= 0 else v
+            for i, v in enumerate(values)
+        )
     reader = Op("later", tuple(dict.fromkeys(wanted)), (), 0.0, phase=Phase.BACKWARD)
     forward = tuple(place[o] for o in problem.forward)
-    return Problem(tuple(values), (*ops, reader), forward, (len(ops),)), kept
+    return Problem(values, (*ops, reader), forward, (len(ops),)), kept

@@ -78,13 +78,15 @@ class Plan:
     @property
     def overhead(self) -> float:
         """Predicted recompute time as a share of the step's time."""
-        return self.recompute_seconds / self.step_seconds if self.step_seconds else 0.0
+        return self._share(self.recompute_seconds)
 
     @property
     def gap(self) -> float:
         """How much of the step's time a better plan could save at most."""
-        over = self.recompute_seconds - self.lower_bound_seconds
-        return max(0.0, over) / self.step_seconds if self.step_seconds else 0.0
+        return self._share(max(0.0, self.recompute_seconds - self.lower_bound_seconds))
+
+    def _share(self, seconds: float) -> float:
+        return seconds / self.step_seconds if self.step_seconds else 0.0
 
     @cached_property
     def repeats(self) -> dict[str, int]:
@@ -127,8 +129,7 @@ class Plan:
             f"time        {self.overhead:+.1%} of a step of {self.step_seconds * 1e3:.1f} ms, "
             f"{self.recompute_flops / 1e9:.2f} GFLOP recomputed",
             f"bound       no plan within the budget recomputes for less than "
-            f"{self.lower_bound_seconds / self.step_seconds if self.step_seconds else 0.0:.1%} "
-            f"of a step",
+            f"{self._share(self.lower_bound_seconds):.1%} of a step",
             f"saved       {len(self.saved)} values, {format_bytes(self.saved_bytes)}",
             *(f"            {format_bytes(v.nbytes):>12}  {v.name}" for v in top if v.nbytes),
             f"recomputed  {len(self.recomputed)} runs of {len(self.repeats)} ops",

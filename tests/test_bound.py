@@ -24,11 +24,7 @@ from tests.test_state import RANDOM, legal
 def bounds(problem: Problem) -> TimeBound:
     """Bounds with every moment of the backward among the candidates."""
     table = Table.of(problem)
-    state = State(table, baseline(problem))
-    live = [
-        int(b) for b, op in zip(state.backward, state.ops, strict=True) if table.is_backward[op]
-    ]
-    return TimeBound(problem, table, live)
+    return TimeBound(problem, table, State(table, baseline(problem)).at_backward())
 
 
 def every_moment(problem: Problem, limit: int) -> float:

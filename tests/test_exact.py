@@ -15,7 +15,8 @@ from fxremat.problem import Kind, Phase, Problem
 from fxremat.solvers.exact import Exact, solve_several, solve_single
 from fxremat.solvers.exact_several import Several
 from fxremat.solvers.exact_single import Single
-from fxremat.solvers.stages import Rows, Stages
+from fxremat.solvers.rows import Rows
+from fxremat.solvers.stages import Stages
 from fxremat.solvers.starts import baseline
 from fxremat.timeline import Timeline, replay
 from tests.brute import cheapest, least_single, random_problem, single_choices

@@ -7,8 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fxremat.problem import Kind, Phase, Problem
-from fxremat.solvers.moves import by_area, by_bytes, drain, fill, insert, normalise, rebuild
-from fxremat.solvers.state import SAVED, State
+from fxremat.solvers.drain import drain
+from fxremat.solvers.fill import by_area, by_bytes, fill
+from fxremat.solvers.moves import insert, normalise, rebuild
+from fxremat.solvers.removal import SAVED
+from fxremat.solvers.state import State
 from fxremat.solvers.table import Table
 from fxremat.timeline import copies, replay
 from tests import problems

@@ -6,11 +6,12 @@ import random
 
 from fxremat.floor import floor
 from fxremat.problem import Kind, Phase, Problem
-from fxremat.solvers.moves import drain
+from fxremat.solvers.drain import drain
 from fxremat.solvers.peak import PeakSolver
+from fxremat.solvers.removal import SAVED
 from fxremat.solvers.ruins import Ruins
 from fxremat.solvers.starts import baseline
-from fxremat.solvers.state import SAVED, State
+from fxremat.solvers.state import State
 from fxremat.solvers.table import Table
 from fxremat.timeline import replay
 from tests import problems

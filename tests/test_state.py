@@ -7,7 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fxremat.problem import Problem
-from fxremat.solvers.state import SAVED, Copy, Removal, State
+from fxremat.solvers.removal import SAVED, Copy, Removal
+from fxremat.solvers.state import State
 from fxremat.solvers.table import Table
 from fxremat.timeline import Timeline, replay
 from tests import problems

@@ -38,8 +38,8 @@ from fxremat.problem import Phase, Problem
 from fxremat.solvers.exact_several import Several
 from fxremat.solvers.exact_single import Single
 from fxremat.solvers.pool import Point
-from fxremat.solvers.stages import Rows, Stages
-from fxremat.timeline import replay
+from fxremat.solvers.rows import Rows
+from fxremat.solvers.stages import Stages
 
 __all__ = ["Exact", "polish", "solve_several", "solve_single"]
 
@@ -177,11 +177,11 @@ class _Search:
 
     def _take(self, schedule: Sequence[int]) -> bool:
         """Keep a schedule if it is the best so far; say whether it is within the limit."""
-        line = replay(self.problem, schedule)
-        if line.peak > self.limit:
+        point = Point.of(self.problem, schedule)
+        if point.peak > self.limit:
             return False
-        if self.best is None or line.recompute_seconds < self.best.seconds:
-            self.best = Point(line.peak, line.recompute_seconds, tuple(schedule))
+        if self.best is None or point.seconds < self.best.seconds:
+            self.best = point
         return True
 
     def _result(self) -> Exact:

@@ -22,21 +22,19 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from fxremat.problem import Phase
-from fxremat.solvers.milp import ONE, ZERO, Floats, Linear, Model, total
+from fxremat.solvers.formulation import Formulation
+from fxremat.solvers.milp import ONE, ZERO, Linear, total
 from fxremat.solvers.stages import Stages
 
 __all__ = ["Several"]
 
 
-class Several:
-    """The program; it is a :class:`~fxremat.solvers.stages.Formulation`."""
+class Several(Formulation):
+    """The program, with costs in seconds times a scale."""
 
     def __init__(self, stages: Stages, scale: float) -> None:
-        self.stages, self.model = stages, Model()
-        self.problem, self.table = stages.problem, stages.table
-        self._when: dict[int, list[int]] = {}
+        super().__init__(stages)
         self._runs: dict[tuple[int, int], Linear] = {}
-        self._hoists: dict[int, Linear] = {}
         self._stale: dict[int, list[Linear]] = {}
         self._events: dict[int, list[int]] = {}
         self._before: dict[int, list[Linear]] = {}
@@ -67,21 +65,12 @@ class Several:
                 self.model.at_most(runs, 1.0)
 
     def _order(self, op: int) -> None:
-        stages, model = self.stages, self.model
-        outputs = [v for v in self.table.makes[op] if not stages.free[v]]
-        direct = {k for v in outputs for k in stages.direct[v]}
-        users = sorted({w for v in outputs for w in stages.users[v]})
-        for k in self._when[op]:
-            if k not in direct:
-                model.at_least(total(self.run(w, k) for w in users), self.run(op, k))
-        for v in self.table.reads[op]:
-            above = self._hoists.get(self.problem.producer[v])
-            if above is not None and op in self._hoists:
-                model.at_least(above, self._hoists[op])
-        if any(stages.free[v] for v in self.table.makes[op]):
+        self._just_in_time(op)
+        self._hoist_inputs(op)
+        if any(self.stages.free[v] for v in self.table.makes[op]):
             self._stale[op] = [ZERO]
             for k in self._when[op]:
-                self._stale[op].append(model.most([self._stale[op][-1], self.run(op, k)]))
+                self._stale[op].append(self.model.most([self._stale[op][-1], self.run(op, k)]))
 
     def _retain(self, v: int, maker: int) -> None:
         stages, model = self.stages, self.model
@@ -113,22 +102,6 @@ class Several:
         stale = self._stale.get(op)
         return stale[bisect_right(self._when[op], stage)] if stale else ZERO
 
-    def hoisted(self, op: int) -> Linear:
-        """Whether an EITHER op runs in the forward."""
-        return self._hoists.get(op, ZERO)
-
     def after(self, value: int, stage: int) -> Linear:
         """Whether a copy that costs bytes is live after a stage, for a later one."""
         return self._before[value][bisect_right(self._events[value], stage)]
-
-    def schedule(self, x: Floats) -> list[int]:
-        """The schedule of a solution."""
-        found: list[int] = []
-        stage = 0
-        for k, op in enumerate(self.problem.backward):
-            if stage < len(self.stages.ends) and k == self.stages.ends[stage]:
-                ops = self.stages.order[stage]
-                found += [o for o in ops if self.run(o, stage).at(x) > 0.5]
-                stage += 1
-            found.append(op)
-        return found

@@ -19,21 +19,19 @@ from bisect import bisect_right
 from itertools import pairwise
 
 from fxremat.problem import Phase
-from fxremat.solvers.milp import ONE, ZERO, Floats, Linear, Model, total
+from fxremat.solvers.formulation import Formulation
+from fxremat.solvers.milp import ONE, ZERO, Linear, total
 from fxremat.solvers.stages import START, Stages
 
 __all__ = ["Single"]
 
 
-class Single:
-    """The program; it is a :class:`~fxremat.solvers.stages.Formulation`."""
+class Single(Formulation):
+    """The program, with costs in seconds times a scale."""
 
     def __init__(self, stages: Stages, scale: float) -> None:
-        self.stages, self.model = stages, Model()
-        self.problem, self.table = stages.problem, stages.table
-        self._when: dict[int, list[int]] = {}
+        super().__init__(stages)
         self._later: dict[int, list[Linear]] = {}
-        self._hoists: dict[int, Linear] = {}
         self._live: dict[tuple[int, tuple[Linear, ...]], Linear] = {}
         for op in reversed(stages.ops):
             self._add(op)
@@ -76,25 +74,12 @@ class Single:
         return ONE if useful else total(self._hoists.get(w, ZERO) for w in self.stages.users[v])
 
     def _order(self, op: int) -> None:
-        stages, model = self.stages, self.model
-        direct: set[int] = set()
-        users: set[int] = set()
-        for v in self.table.makes[op]:
-            if not stages.free[v]:
-                direct.update(stages.direct[v])
-                users.update(stages.users[v])
-        for k in self._when[op]:
-            if k not in direct:
-                model.at_least(total(self.run(w, k) for w in sorted(users)), self.run(op, k))
-        for w in sorted(users):
+        for w in self._just_in_time(op):
             for k in self._when[w]:
                 mine = self._after(op, k)
                 if not mine.is_zero:
-                    model.at_most(self.ran(w, k) + mine, 1.0)
-        for v in self.table.reads[op]:
-            above = self._hoists.get(self.problem.producer[v])
-            if above is not None and not self.hoisted(op).is_zero:
-                model.at_least(above, self.hoisted(op))
+                    self.model.at_most(self.ran(w, k) + mine, 1.0)
+        self._hoist_inputs(op)
 
     def _save(self, v: int) -> None:
         maker = self.problem.producer[v]
@@ -115,10 +100,6 @@ class Single:
     def ran(self, op: int, stage: int) -> Linear:
         """Whether an op has run by the end of a stage."""
         return self._after(op, START) - self._after(op, stage)
-
-    def hoisted(self, op: int) -> Linear:
-        """Whether an EITHER op runs in the forward."""
-        return self._hoists.get(op, ZERO)
 
     def after(self, value: int, stage: int) -> Linear:
         """Whether a copy that costs bytes is live after a stage, for a later one."""
@@ -145,15 +126,3 @@ class Single:
         if len(found) == 1 and alone and not self.stages.free[value]:
             return found[0]
         return self.model.most(found)
-
-    def schedule(self, x: Floats) -> list[int]:
-        """The schedule of a solution."""
-        found: list[int] = []
-        stage = 0
-        for k, op in enumerate(self.problem.backward):
-            if stage < len(self.stages.ends) and k == self.stages.ends[stage]:
-                ops = self.stages.order[stage]
-                found += [o for o in ops if self.run(o, stage).at(x) > 0.5]
-                stage += 1
-            found.append(op)
-        return found

@@ -28,7 +28,7 @@ from fxremat.bound import TimeBound
 from fxremat.floor import floor
 from fxremat.mincut import Cutter
 from fxremat.problem import Problem
-from fxremat.solvers.moves import fill
+from fxremat.solvers.fill import fill
 from fxremat.solvers.pool import Point, Pool
 from fxremat.solvers.search import PROVED, Clock, Search
 from fxremat.solvers.starts import baseline, cuts
@@ -91,18 +91,13 @@ class PeakSolver:
         self.floor = floor(problem, self.table)
         self.baseline = self._first()
         self.start = State(self.table, self.baseline.schedule)
-        live = [int(b) for b, op in zip(self.start.backward, self.start.ops, strict=True)]
-        stages = [b for b, op in zip(live, self.start.ops, strict=True) if self._is_backward(op)]
-        self.bound = TimeBound(problem, self.table, stages)
+        self.bound = TimeBound(problem, self.table, self.start.at_backward())
         self.clock = Clock(math.inf if time_limit is None else time.monotonic() + time_limit)
         self._search = Search(
             problem, self.table, self.cutter, self.start, self.bound, effort, self.clock
         )
         self._nodes: dict[int, Point | None] = {}
         self._whole = _Stretch(self.floor - 1, None, self._loosest())
-
-    def _is_backward(self, op: int) -> bool:
-        return self.table.is_backward[op]
 
     @property
     def timed_out(self) -> bool:
@@ -119,10 +114,9 @@ class PeakSolver:
         if limit < self.floor:
             return None
         with _collector_off():
-            whole = self._whole
-            if limit >= whole.high.peak:
-                return whole.high
-            found = self._walk(whole, limit) or self._lowest()
+            if limit >= self._whole.high.peak:
+                return self._whole.high
+            found = self._walk(limit) or self._lowest()
         if self.clock.late:
             return self._best_so_far(limit)
         return found if found is not None and found.peak <= limit else None
@@ -147,11 +141,8 @@ class PeakSolver:
         Each is what :meth:`solve` answers at its own peak.
         """
         with _collector_off():
-            whole = self._whole
-            points = {whole.high.peak: whole.high}
-            lowest = self._lowest()
-            points[lowest.peak] = lowest
-            stack = [whole]
+            points = {p.peak: p for p in (self._whole.high, self._lowest())}
+            stack = [self._whole]
             while stack:
                 stretch = stack.pop()
                 if stretch.low is not None:
@@ -159,8 +150,7 @@ class PeakSolver:
                 if not self._closed(stretch, COARSEST, APART):
                     below, above = self._halves(stretch)
                     stack += [above] if above.low is None else [below, above]
-        found = sorted(points.values(), key=lambda p: p.peak)
-        return tuple(p for p in found if lowest.peak <= p.peak)
+        return tuple(sorted(points.values(), key=lambda p: p.peak))
 
     def lower_bound(self, limit: int) -> float:
         """Seconds below which no plan within a limit on the peak (bytes) can recompute."""
@@ -177,8 +167,9 @@ class PeakSolver:
         point = self.pool.add(free.schedule())
         return min(self.baseline, point, key=lambda p: (p.seconds, p.peak))
 
-    def _walk(self, stretch: _Stretch, limit: int) -> Point | None:
-        """The answer to a limit within a stretch; None if no plan was found."""
+    def _walk(self, limit: int) -> Point | None:
+        """The answer to a limit; None if no plan was found."""
+        stretch = self._whole
         while not self._closed(stretch, FINEST, EQUAL):
             below, above = self._halves(stretch)
             if limit >= above.bottom:
@@ -225,7 +216,7 @@ class PeakSolver:
         for state in self._search.run(limit, low, high, stretch.depth):
             if low is not None and state.cost > low.seconds:
                 break
-            point = self.pool.judge(state.schedule())
+            point = Point.of(self.problem, state.schedule())
             if point.peak > limit:
                 continue
             above = low is None or (low.peak <= point.peak and point.seconds <= low.seconds)

@@ -1,12 +1,12 @@
 """Plans found so far for one problem, none worse than another in both peak and time.
 
-The answer to a budget is the cheapest plan of the pool that fits, so within one pool a smaller
-budget never gives a higher peak, and a larger one never a slower plan.
+Of two limits, the smaller one gets neither the higher peak nor the lower time from one pool.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fxremat.problem import Problem
@@ -29,6 +29,16 @@ class Point:
     seconds: float
     schedule: tuple[int, ...]
 
+    @classmethod
+    def of(cls, problem: Problem, schedule: Sequence[int]) -> Point:
+        """What replay says of a schedule.
+
+        Raises:
+            ValueError: if it is no schedule of the problem.
+        """
+        line = replay(problem, schedule)
+        return cls(line.peak, line.recompute_seconds, tuple(schedule))
+
 
 class Pool:
     """Non-dominated plans of one problem, by ascending peak, so by falling time."""
@@ -37,24 +47,15 @@ class Pool:
         self.problem = problem
         self.points: list[Point] = []
 
-    def add(self, schedule: list[int]) -> Point:
+    def add(self, schedule: Sequence[int]) -> Point:
         """Judge a schedule by replay, and keep it unless a plan in the pool is as good in both.
 
         Raises:
             ValueError: if it is no schedule of the problem.
         """
-        point = self.judge(schedule)
+        point = Point.of(self.problem, schedule)
         self.keep(point)
         return point
-
-    def judge(self, schedule: list[int]) -> Point:
-        """What replay says of a schedule.
-
-        Raises:
-            ValueError: if it is no schedule of the problem.
-        """
-        timeline = replay(self.problem, schedule)
-        return Point(timeline.peak, timeline.recompute_seconds, tuple(schedule))
 
     def keep(self, point: Point) -> None:
         """Keep a judged plan unless a plan in the pool is as good in both."""

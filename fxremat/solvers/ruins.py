@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import random
 
-from fxremat.solvers.moves import drain, rebuild
-from fxremat.solvers.state import SAVED, Copy, State
+from fxremat.solvers.drain import drain
+from fxremat.solvers.moves import rebuild
+from fxremat.solvers.removal import SAVED
+from fxremat.solvers.state import State
 from fxremat.solvers.table import Table
 
 __all__ = ["Ruins"]
@@ -63,9 +65,7 @@ class Ruins:
 
     def _swapped(self, state: State, limit: int, rng: random.Random) -> State | None:
         """Save a value that some saved value is made from, or that is made from it, instead."""
-        table = self.table
-        saved = [v for v, chain in state.chains.items() if chain[0].start == SAVED]
-        saved = [v for v in saved if table.saving[v] and table.rerun[table.producer[v]]]
+        table, saved = self.table, self._droppable(state)
         if not saved:
             return None
         value = rng.choice(saved)
@@ -80,23 +80,20 @@ class Ruins:
         if change is not None:
             work.commit(change)
         fresh = State(table, work.schedule())
-        if fresh.chains.get(value, [Copy(value, 0)])[0].start != SAVED:
-            return fresh
-        return rebuild(fresh, [value], limit)
+        return rebuild(fresh, [value], limit) if value in fresh.saved() else fresh
 
     def _stretch(self, state: State, rng: random.Random) -> list[int]:
         """A few neighbouring saved values, in the order of the forward."""
-        table = self.table
-        saved = [
-            v
-            for v, chain in state.chains.items()
-            if chain[0].start == SAVED and table.saving[v] and table.rerun[table.producer[v]]
-        ]
-        saved.sort(key=lambda v: (table.last[v], v))
+        saved = sorted(self._droppable(state), key=lambda v: (self.table.last[v], v))
         if not saved:
             return []
         at = rng.randrange(len(saved))
         return saved[at : at + rng.randint(1, 5)]
+
+    def _droppable(self, state: State) -> list[int]:
+        """Saved values that cost bytes and may be rebuilt."""
+        table = self.table
+        return [v for v in state.saved() if table.saving[v] and table.rerun[table.producer[v]]]
 
 
 def _drain(state: State, limit: int) -> State:

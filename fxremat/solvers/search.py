@@ -3,7 +3,8 @@
 1. *Starts.* The plans known on both sides of the limit; cuts at one price for all bytes
    (:mod:`.starts`); a cut at the price at which the lower bound is reached (:mod:`fxremat.bound`);
    cuts at prices over time (:mod:`.priced`).
-2. Each start is *drained* to the limit, *normalised* and *filled* (:mod:`.moves`).
+2. Each start is *drained* to the limit (:mod:`.drain`), *normalised* (:mod:`.moves`) and *filled*
+   (:mod:`.fill`).
 3. A *large neighbourhood search* (Shaw 1998) ruins a part of the best plan (:mod:`.ruins`), drains
    and fills it again, with annealed acceptance and randomly perturbed rankings.
 4. A *mixed-integer program* looks for the best plan of single recomputes where the problem is
@@ -21,17 +22,21 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from fxremat.bound import Dual, TimeBound
 from fxremat.mincut import Cutter
 from fxremat.problem import Problem
+from fxremat.solvers.drain import drain
 from fxremat.solvers.exact import polish
-from fxremat.solvers.moves import Score, by_area, by_bytes, drain, fill, normalise
+from fxremat.solvers.fill import Score, by_area, by_bytes, fill
+from fxremat.solvers.moves import normalise
 from fxremat.solvers.pool import Point
 from fxremat.solvers.priced import priced_cuts
+from fxremat.solvers.removal import Removal
 from fxremat.solvers.ruins import Ruins
 from fxremat.solvers.starts import cut_at, cuts
-from fxremat.solvers.state import Removal, State
+from fxremat.solvers.state import State
 from fxremat.solvers.table import Table
 
 __all__ = ["PROVED", "Clock", "Search"]
@@ -107,7 +112,6 @@ class Search:
     ) -> None:
         self.problem, self.table, self.cutter = problem, table, cutter
         self.start, self.bound, self.effort, self.clock = start, bound, effort, clock
-        self._cuts: list[State] | None = None
         self.ruins = Ruins(table)
 
     def run(self, limit: int, low: Point | None, high: Point, depth: int) -> list[State]:
@@ -163,7 +167,7 @@ class Search:
         if dual.moment is not None:
             yield drain(self._at_the_bound(dual), limit)
         coarse = depth < COARSE
-        for state in self._promising(self._uniform(), limit)[: 6 if coarse else 1]:
+        for state in self._promising(self._uniform, limit)[: 6 if coarse else 1]:
             yield drain(state, limit)
         if coarse and not large:
             yield self._approach(upper, limit, 0.05)
@@ -200,10 +204,10 @@ class Search:
                 state = tidy
         return state
 
+    @cached_property
     def _uniform(self) -> list[State]:
-        if self._cuts is None:
-            self._cuts = [State(self.table, s) for s in cuts(self.problem, self.table, self.cutter)]
-        return self._cuts
+        """The plans of cuts at one price for all bytes."""
+        return [State(self.table, s) for s in cuts(self.problem, self.table, self.cutter)]
 
     def _promising(self, states: list[State], limit: int) -> list[State]:
         """States near the limit, those first that are cheap for what they are above it."""

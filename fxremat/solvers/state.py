@@ -12,68 +12,13 @@ and runs left without used results die with it. Positions of dead runs stay as n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fxremat.solvers.table import Table
+from fxremat.solvers.removal import SAVED, Copy, Removal, blocked
+from fxremat.solvers.table import Ints, Table
 
-__all__ = ["Copy", "Removal", "State"]
-
-Ints = NDArray[np.int64]
-SAVED = -1
-Span = tuple[int, int, int]  # first position, last position, change of live bytes
-
-
-class Copy:
-    """One copy of a value in the backward.
-
-    Attributes:
-        value: the value.
-        start: position of the run that makes it, or SAVED.
-        uses: ascending positions of the runs that read it.
-    """
-
-    # No links between copies: without cycles a state is freed at once, and the garbage collector,
-    # which would walk everything that torch has loaded, stays out of the inner loops.
-    __slots__ = ("start", "uses", "value")
-
-    def __init__(self, value: int, start: int, uses: list[int] | None = None) -> None:
-        self.value = value
-        self.start = start
-        self.uses = [] if uses is None else uses
-
-    @property
-    def end(self) -> int:
-        """Position of the last use, or of the making if nothing reads it."""
-        return self.uses[-1] if self.uses else self.start
-
-
-@dataclass(slots=True)
-class Removal:
-    """What dropping a run would do.
-
-    Attributes:
-        gain: seconds saved.
-        dead: positions of the runs that vanish, the dropped one first.
-        moves: copies whose uses go to an earlier copy, or to the saved value (None).
-        lost: for copies that lose uses, the positions of those uses.
-        spans, forward: changes of live bytes over the backward and the forward.
-        added: bytes that are added somewhere.
-        area: bytes times positions that are added.
-        hoists: for EITHER ops how many more saved values call for them.
-    """
-
-    dead: list[int]
-    gain: float = 0.0
-    moves: list[tuple[Copy, Copy | None]] = field(default_factory=list)
-    lost: dict[Copy, list[int]] = field(default_factory=dict)
-    spans: list[Span] = field(default_factory=list)
-    forward: list[Span] = field(default_factory=list)
-    added: int = 0
-    area: int = 0
-    hoists: dict[int, int] = field(default_factory=dict)
+__all__ = ["State"]
 
 
 class State:
@@ -109,7 +54,7 @@ class State:
                 chain = chains.get(v)
                 if chain is None:
                     chain = chains[v] = [Copy(v, SAVED)]
-                    self._hoist(v, 1)
+                    self._hoist(v)
                 copy = chain[-1]
                 copy.uses.append(q)
                 read.append(copy)
@@ -127,13 +72,13 @@ class State:
             if not table.is_backward[op]:
                 self.seconds += table.seconds[op]
 
-    def _hoist(self, v: int, step: int) -> None:
-        """Count the ops that the forward runs because a value is saved, or no longer is."""
+    def _hoist(self, v: int) -> None:
+        """Count the ops that the forward runs because a value is saved."""
         for op in self.table.hoist[self.table.producer[v]]:
             before = self.hoisted.get(op, 0)
-            self.hoisted[op] = before + step
-            if not before or not before + step:
-                self.seconds += step * self.table.seconds[op]
+            self.hoisted[op] = before + 1
+            if not before:
+                self.seconds += self.table.seconds[op]
 
     def _measure(self) -> None:
         table, count = self.table, len(self.ops)
@@ -165,6 +110,19 @@ class State:
         """All copies, value by value, each value's in order of time."""
         for chain in self.chains.values():
             yield from chain
+
+    def saved(self) -> list[int]:
+        """The values that are saved, those that cost nothing among them."""
+        return [v for v, chain in self.chains.items() if chain[0].start == SAVED]
+
+    def at_backward(self) -> list[int]:
+        """Bytes that are live while each backward op runs."""
+        is_backward = self.table.is_backward
+        return [
+            int(nbytes)
+            for nbytes, op in zip(self.backward, self.ops, strict=True)
+            if op >= 0 and is_backward[op]
+        ]
 
     def before(self, copy: Copy) -> Copy | None:
         """The copy of the same value before a copy."""
@@ -299,7 +257,7 @@ class State:
     def blocked(self, change: Removal, limit: int) -> tuple[Ints, int] | None:
         """Where a removal would exceed a limit, as live bytes and position; None if it fits."""
         for live, spans in ((self.backward, change.spans), (self.forward, change.forward)):
-            at = _blocked(live, spans, limit)
+            at = blocked(live, spans, limit)
             if at is not None:
                 return live, at
         return None
@@ -343,34 +301,3 @@ class State:
         chain.remove(copy)
         if not chain:
             del self.chains[copy.value]
-
-
-def _blocked(live: Ints, spans: list[Span], limit: int) -> int | None:
-    """The position at which a change exceeds a limit though it adds bytes there, or None."""
-    added = removed = 0
-    low, high = len(live), -1
-    for first, last, nbytes in spans:
-        if first > last:
-            continue
-        if nbytes > 0:
-            added += nbytes
-            low, high = min(low, first), max(high, last)
-        else:
-            removed -= nbytes
-    if high < 0:
-        return None
-    part = live[low : high + 1]
-    top = int(part.argmax())
-    if int(part[top]) + added <= limit:
-        return None
-    sure = max(1, limit - int(part[top]) + 1) + removed  # what is too much, whatever else goes
-    if any(first <= low + top <= last and nbytes >= sure for first, last, nbytes in spans):
-        return low + top
-    delta = np.zeros(high - low + 2, dtype=np.int64)
-    for first, last, nbytes in spans:
-        if first <= high and last >= low and first <= last:
-            delta[max(first, low) - low] += nbytes
-            delta[min(last, high) - low + 1] -= nbytes
-    delta = np.cumsum(delta[:-1])
-    over = np.flatnonzero((delta > 0) & (part + delta > limit))
-    return low + int(over[0]) if len(over) else None

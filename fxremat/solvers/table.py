@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fxremat.problem import Kind, Phase, Problem
 
-__all__ = ["Table"]
+__all__ = ["Ints", "Table"]
 
 Ints = NDArray[np.int64]
 
