@@ -33,7 +33,6 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks import families, harness, zoo
-from benchmarks.gap import silent
 from benchmarks.problems import joint_of, problem_of
 from fxremat.problem import Problem
 from fxremat.solvers.peak import PeakSolver
@@ -144,19 +143,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = harness.parser(__doc__)
     parser.set_defaults(zoo=None)
     parser.add_argument("--budgets", type=int, default=BUDGETS, help=f"default: {BUDGETS}")
-    parser.add_argument("--workspaces", action="store_true", help="count measured workspaces")
-    parser.add_argument(
-        "--no-decompositions", action="store_true", help="graphs as for inner='eager'"
-    )
+    harness.add_graph_options(parser)
     args = parser.parse_args(argv)
     models = zoo.MODELS if args.zoo is None else harness.load_zoo(args.zoo)
     models = models | families.FAMILIES
     curves: dict[str, Curve] = {}
-    for name in args.models.split(",") if args.models else models:
-        if name not in models:
-            raise SystemExit(f"no model {name!r}; there are {', '.join(models)}")
+    for name in harness.named(args.models or None, models):
         joint = joint_of(models[name](), not args.no_decompositions)
-        with silent():
+        with harness.silent():
             curves[name] = found = curve(problem_of(joint, args.workspaces), args.budgets)
         seconds = sum(a.seconds for a in found.answers)
         print(f"{name}: {seconds:.1f} s, {'valid' if found.valid else 'NOT VALID'}", flush=True)

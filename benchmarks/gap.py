@@ -34,14 +34,10 @@ The exit code is 1 if a bound is above a plan's time, or a proved optimum above 
 
 from __future__ import annotations
 
-import ctypes
 import math
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from benchmarks import families, harness, zoo
 from benchmarks.problems import joint_of, problem_of
@@ -49,7 +45,7 @@ from fxremat.problem import Problem
 from fxremat.solvers.exact import Exact, solve_several, solve_single
 from fxremat.solvers.peak import PeakSolver
 
-__all__ = ["Cell", "condensed", "main", "measure", "silent", "summary"]
+__all__ = ["Cell", "condensed", "main", "measure", "summary"]
 
 FRACTIONS = (0.8, 0.7, 0.6, 0.5)
 GRAPHS = {"aten": False, "decomposed": True}
@@ -137,22 +133,6 @@ def measure(
     )
 
 
-@contextmanager
-def silent() -> Iterator[None]:
-    """Without what HiGHS prints past Python, which would stand in the middle of the table."""
-    libc = ctypes.CDLL(None)
-    libc.fflush(None)
-    kept = os.dup(1)
-    with Path(os.devnull).open("w") as nothing:
-        os.dup2(nothing.fileno(), 1)
-    try:
-        yield
-    finally:
-        libc.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
-
-
 def summary(cells: Sequence[Cell]) -> list[str]:
     """What the cells say together, a line each."""
     proved = [c for c in cells if c.proved]
@@ -235,14 +215,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     models = INSTANCES if args.zoo is None else harness.load_zoo(args.zoo)
     cells: list[Cell] = []
-    for name in args.models.split(",") if args.models else models:
-        if name not in models:
-            raise SystemExit(f"no model {name!r}; there are {', '.join(models)}")
+    for name in harness.named(args.models or None, models):
         for graph in args.graphs.split(","):
             begin = time.perf_counter()
             problem = problem_of(joint_of(models[name](), GRAPHS[graph]))
             for fraction in map(float, args.fractions.split(",")):
-                with silent():
+                with harness.silent():
                     cell = measure(problem, name, graph, fraction, args.several, args.time_limit)
                 cells.append(cell)
             print(f"{name} {graph}: {time.perf_counter() - begin:.1f} s", flush=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib.util
 import json
+import os
 import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -21,14 +24,17 @@ from torch.profiler import ProfilerActivity, profile
 
 __all__ = [
     "MIB",
+    "add_graph_options",
     "allocator_peak",
     "build",
     "causes",
     "chosen",
     "load_zoo",
+    "named",
     "parser",
     "run_child",
     "show",
+    "silent",
     "step_of",
     "time_ratio",
     "write",
@@ -55,6 +61,14 @@ def parser(text: str | None) -> argparse.ArgumentParser:
     return made
 
 
+def add_graph_options(made: argparse.ArgumentParser) -> None:
+    """Options of benchmarks of the solver: which graphs, and with what costs."""
+    made.add_argument("--workspaces", action="store_true", help="count measured workspaces")
+    made.add_argument(
+        "--no-decompositions", action="store_true", help="graphs as for inner='eager'"
+    )
+
+
 def load_zoo(path: Path) -> dict[str, Callable[[], Case]]:
     """The ``MODELS`` of a file."""
     spec = importlib.util.spec_from_file_location(f"zoo_{path.stem}", path)
@@ -72,10 +86,16 @@ def chosen(args: argparse.Namespace, default: Sequence[str] | None = None) -> li
     known = load_zoo(args.zoo)
     if args.models is None:
         return [name for name in (default or known) if name in known]
-    names: list[str] = args.models.split(",")
+    return named(args.models, known, f" in {args.zoo}")
+
+
+def named(models: str | None, known: Iterable[str], where: str = "") -> list[str]:
+    """The names in a list with commas, or all that are known; an error if one is unknown."""
+    known = list(known)
+    names = known if models is None else models.split(",")
     for name in names:
         if name not in known:
-            raise SystemExit(f"no model {name!r} in {args.zoo}; there are {', '.join(known)}")
+            raise SystemExit(f"no model {name!r}{where}; there are {', '.join(known)}")
     return names
 
 
@@ -181,3 +201,19 @@ def write(path: Path | None, data: object) -> None:
     """Write results as JSON, if a file was named."""
     if path is not None:
         path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Without what HiGHS prints past Python, which would stand in the middle of the table."""
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    kept = os.dup(1)
+    with Path(os.devnull).open("w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)

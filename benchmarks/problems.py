@@ -25,7 +25,6 @@ from benchmarks.llama import llama as llama_model
 from fxremat import workspace
 from fxremat.cost import CostModel
 from fxremat.fakes import signature, storage_bytes
-from fxremat.floor import floor
 from fxremat.formulate import Sizing, formulate
 from fxremat.problem import Problem
 from fxremat.profiles import DeviceProfile
@@ -130,13 +129,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _describe(name: str) -> dict[str, object]:
     problem = load(name)
+    solver = PeakSolver(problem)
     return {
         "fixture": name,
         "KiB": _path(name).stat().st_size / 1024,
         "ops": len(problem.ops),
         "values": len(problem.values),
-        "baseline": PeakSolver(problem).baseline.peak / MIB,
-        "floor": floor(problem) / MIB,
+        "baseline": solver.baseline.peak / MIB,
+        "floor": solver.floor / MIB,
     }
 
 

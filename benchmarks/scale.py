@@ -45,7 +45,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, problems
-from benchmarks.gap import silent
 from fxremat.problem import Problem
 from fxremat.solvers.peak import PeakSolver
 from fxremat.solvers.pool import Point
@@ -198,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes: list[Size] = []
     for layers in map(int, args.layers.split(",")):
         problem, trace = traced(layers, args.cache)
-        with silent():
+        with harness.silent():
             size = measure(layers, problem, trace)
         if args.best and layers in FIXTURES:
             found = tuple(best(problem, s, args.best) for s in size.solves)

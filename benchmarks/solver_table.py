@@ -26,7 +26,6 @@ from typing import Any
 from benchmarks import harness
 from benchmarks.harness import MIB
 from benchmarks.problems import PROFILE, capture, problem_of
-from fxremat.floor import floor
 from fxremat.problem import Problem
 from fxremat.solvers.peak import PeakSolver
 
@@ -89,11 +88,10 @@ def curve(problem: Problem, fractions: Sequence[float], effort: float) -> Curve:
     middle = time.perf_counter()
     lowest = solver.least().peak
     end = time.perf_counter()
-    bound = floor(problem, solver.table)
     return Curve(
         percent,
         lowest,
-        bound,
+        solver.floor,
         solver.baseline.peak,
         len(problem.ops),
         middle - start,
@@ -108,10 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--fractions", default=",".join(map(str, FRACTIONS)), help="separated by commas"
     )
     parser.add_argument("--effort", type=float, default=1.0, help="search effort (default: 1)")
-    parser.add_argument("--workspaces", action="store_true", help="count measured workspaces")
-    parser.add_argument(
-        "--no-decompositions", action="store_true", help="graphs as for inner='eager'"
-    )
+    harness.add_graph_options(parser)
     args = parser.parse_args(argv)
     fractions = [float(f) for f in args.fractions.split(",")]
     curves = {}

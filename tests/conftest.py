@@ -2,9 +2,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+
+TINY = """
+from benchmarks.zoo import chain, gpt
+
+MODELS = {
+    "chain": lambda: chain(depth=6, width=16, batch=64),
+    "gpt": lambda: gpt(layers=2, width=16, length=16, batch=2, heads=2, words=20),
+}
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,3 +34,11 @@ def _fresh_compiler() -> Iterator[None]:
     yield
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A zoo file with two models of a few ops."""
+    path = tmp_path / "tiny.py"
+    path.write_text(TINY)
+    return path
