@@ -65,18 +65,18 @@ class Ruins:
 
     def _swapped(self, state: State, limit: int, rng: random.Random) -> State | None:
         """Save a value that some saved value is made from, or that is made from it, instead."""
-        table, saved = self.table, self._droppable(state)
+        table, work = self.table, State(self.table, state.schedule())
+        saved = self._droppable(work)
         if not saved:
             return None
         value = rng.choice(saved)
         near = {*table.reads[table.producer[value]]}
         near.update(v for op in self._readers[value] for v in table.makes[op])
-        runs = {v: c.start for v in sorted(near) for c in state.chains.get(v, ())[:1]}
+        runs = {v: c.start for v in sorted(near) for c in work.chains.get(v, ())[:1]}
         other = [v for v, start in runs.items() if start != SAVED]
         if not other:
             return None
-        work = State(table, state.schedule())
-        change = work.removal(runs[rng.choice(other)]) if work.ops == state.ops else None
+        change = work.removal(runs[rng.choice(other)])
         if change is not None:
             work.commit(change)
         fresh = State(table, work.schedule())

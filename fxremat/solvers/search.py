@@ -2,7 +2,8 @@
 
 1. *Starts.* The plans known on both sides of the limit; cuts at one price for all bytes
    (:mod:`.starts`); a cut at the price at which the lower bound is reached (:mod:`fxremat.bound`);
-   cuts at prices over time (:mod:`.priced`).
+   cuts at prices over time (:mod:`.priced`). Where all these recompute much, schedules that
+   recompute values several times (:mod:`.rotor`).
 2. Each start is *drained* to the limit (:mod:`.drain`), *normalised* (:mod:`.moves`) and *filled*
    (:mod:`.fill`).
 3. A *large neighbourhood search* (Shaw 1998) ruins a part of the best plan (:mod:`.ruins`), drains
@@ -30,10 +31,11 @@ from fxremat.problem import Problem
 from fxremat.solvers.drain import drain
 from fxremat.solvers.exact import polish
 from fxremat.solvers.fill import Score, by_area, by_bytes, fill
-from fxremat.solvers.moves import normalise
+from fxremat.solvers.moves import legal, normalise, prune
 from fxremat.solvers.pool import Point
 from fxremat.solvers.priced import priced_cuts
 from fxremat.solvers.removal import Removal
+from fxremat.solvers.rotor import Rotor
 from fxremat.solvers.ruins import Ruins
 from fxremat.solvers.starts import cut_at, cuts
 from fxremat.solvers.state import State
@@ -49,6 +51,8 @@ NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are
 HOMOTOPY = 0.85  # a limit further below the plan to start from is approached in such steps
 CAREFUL = (0.05, 0.01)  # batches of evictions where nothing else comes within the limit
 WORSE = 1.1  # a start that once filled is dearer than the best by this factor is left
+DEAR = 0.1  # of the step's time: above this, recomputing values several times may pay
+AROUND = (1.0, 1.05, 0.95, 1.1)  # multiples of the limit for which such schedules are made
 COARSE = 3  # brackets so deep or deeper in the bisection have near plans on both sides
 
 
@@ -134,11 +138,11 @@ class Search:
             self._settle(start, found, enough)
             if found.best is not None and found.best.cost <= enough:
                 break
+        self._repeat(found, enough)
         if found.best is None and len(high.schedule) <= 2 * LONG:
-            for batch in CAREFUL:
-                self._settle(
-                    self._approach(State(self.table, high.schedule), limit, batch), found, enough
-                )
+            for state in (State(self.table, high.schedule), self.start):
+                for batch in CAREFUL if found.best is None else ():
+                    self._settle(self._approach(state, limit, batch), found, enough)
         best = found.best
         if best is not None and best.cost > enough:
             self._improve(best, found, enough)
@@ -153,6 +157,23 @@ class Search:
         point = polish(self.problem, found.limit, None if best is None else best.schedule())
         if point is not None:
             found.add(State(self.table, point.schedule))
+
+    def _repeat(self, found: _Found, enough: float) -> None:
+        """Try schedules that recompute values several times, as long as they are among the best."""
+        for multiple in AROUND:
+            best = found.best
+            if best is not None and best.cost <= max(enough, DEAR * self.problem.step_seconds):
+                return
+            schedule = self._rotor.schedule(int(multiple * found.limit))
+            if schedule is None or self.clock.check():
+                continue
+            start = State(self.table, schedule)
+            prune(start)
+            start = State(self.table, start.schedule())
+            if legal(start):
+                cost = self._settle(drain(start, found.limit), found, enough)
+                if best is not None and cost > WORSE * best.cost:
+                    return
 
     # Starts, each drained to the limit or as far as that goes.
 
@@ -209,31 +230,38 @@ class Search:
         """The plans of cuts at one price for all bytes."""
         return [State(self.table, s) for s in cuts(self.problem, self.table, self.cutter)]
 
+    @cached_property
+    def _rotor(self) -> Rotor:
+        return Rotor(self.problem, self.table, self.start.peak)
+
     def _promising(self, states: list[State], limit: int) -> list[State]:
         """States near the limit, those first that are cheap for what they are above it."""
         near = [s for s in states if NEAR[0] * limit < s.peak < NEAR[1] * limit]
         step = self.problem.step_seconds
         return sorted(near, key=lambda s: max(0.0, s.peak / limit - 1) * step + s.cost)
 
-    def _settle(self, state: State, found: _Found, enough: float) -> None:
-        """Normalise and fill a drained state."""
+    def _settle(self, state: State, found: _Found, enough: float) -> float:
+        """Normalise and fill a drained state; the seconds that what comes of it recomputes."""
         tidy = normalise(state)
         if tidy.peak <= max(state.peak, found.limit):
             state = tidy
         if state.peak > found.limit:
-            return
+            return math.inf
         key = tuple(state.schedule())
         if key in found.seen:
-            return
+            return state.cost
         found.seen.add(key)
         found.add(state)
+        cost = state.cost
         for score in (by_bytes, by_area):
             filled = State(self.table, key)
             fill(filled, found.limit, score)
             found.add(filled)
+            cost = min(cost, filled.cost)
             best = found.best
             if best is not None and (best.cost <= enough or filled.cost > WORSE * best.cost):
-                return
+                break
+        return cost
 
     # Annealed large neighbourhood search.
 

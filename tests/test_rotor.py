@@ -1,0 +1,83 @@
+"""Schedules of a chain of stages: legal on any problem, the optimum on a plain chain."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from fxremat.problem import Kind, Phase, Problem
+from fxremat.solvers.exact import solve_several, solve_single
+from fxremat.solvers.moves import legal, prune
+from fxremat.solvers.rotor import Rotor
+from fxremat.solvers.starts import baseline
+from fxremat.solvers.state import State
+from fxremat.solvers.table import Table
+from fxremat.timeline import replay
+from tests.problems import Draft
+from tests.strategies import problems
+
+
+def chain(layers: int) -> Problem:
+    """Layers u = f(x), y = h(u); the backward of a layer reads x alone. All values have 10 bytes.
+
+    Gradients have one byte each, so that what counts are the values of the forward.
+    """
+    draft = Draft().value("x0", 10, kind=Kind.INPUT)
+    draft.value("t", 1, kind=Kind.TANGENT)
+    for i in range(1, layers + 1):
+        draft.value(f"u{i}", 10).value(f"x{i}", 10).value(f"g{i}", 1)
+        draft.op(f"u{i} = f{i} x{i - 1}", 1.0).op(f"x{i} = h{i} u{i}", 1.0)
+    before = "t"
+    for i in range(layers, 0, -1):
+        draft.op(f"g{i} = b{i} {before} x{i - 1}", 2.0, Phase.BACKWARD)
+        before = f"g{i}"
+    return draft.op(f"= output {before}", 0.0, Phase.BACKWARD).done()
+
+
+def made(problem: Problem, limit: int) -> State | None:
+    """What the dynamic program makes of a limit, without runs that nothing reads."""
+    table = Table.of(problem)
+    first = State(table, baseline(problem))
+    schedule = Rotor(problem, table, first.peak).schedule(limit)
+    if schedule is None:
+        return None
+    state = State(table, schedule)
+    prune(state)
+    return State(table, state.schedule())
+
+
+def test_a_plain_chain_is_run_as_well_as_can_be() -> None:
+    """Eight layers of two seconds each.
+
+    Within 84 bytes the forward ends with six of x1 to x7 (60), u8 and x8: one layer runs again, and
+    one more for every ten bytes less. From 40 on layers must run more than once.
+    """
+    problem = chain(8)
+    for limit, seconds in ((84, 2.0), (74, 4.0), (64, 6.0), (54, 8.0), (44, 10.0), (40, 14.0)):
+        state = made(problem, limit)
+        assert state is not None
+        assert legal(state)
+        assert (state.peak <= limit, state.cost) == (True, seconds)
+        best = solve_several(problem, limit).point
+        assert best is not None
+        assert best.seconds == seconds
+    assert solve_single(problem, 40).point is None
+
+
+def test_nothing_is_made_of_a_limit_that_no_stage_fits_in() -> None:
+    assert made(chain(8), 12) is None
+
+
+def test_a_problem_too_short_for_two_stages_has_no_schedule() -> None:
+    assert made(chain(1), 1000) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(max_values=9))
+def test_every_schedule_is_a_plan_unless_it_saves_what_may_not_be(problem: Problem) -> None:
+    peak = replay(problem, baseline(problem)).peak
+    for limit in (peak, peak * 2 // 3, peak // 2):
+        state = made(problem, limit)
+        if state is not None and legal(state):
+            line = replay(problem, state.schedule())
+            assert line.peak == state.peak
+            assert abs(line.recompute_seconds - state.cost) < 1e-9
