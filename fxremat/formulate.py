@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from passes.joint import JointGraph, Role, Side
+from passes.rerun import rerun_form
 
 from .problem import Kind, Op, Phase, Problem, Value
 from .rules import fixed, unsaveable
@@ -49,6 +50,7 @@ def formulate(joint: JointGraph, sizing: Sizing) -> Problem:
     backward: list[int] = []
     either: list[int] = []
     order = {Side.FORWARD: forward, Side.EITHER: either, Side.BACKWARD: backward}
+    order[Side.EARLY] = forward  # they stand right before the ops that they serve
     for node in joint.nodes:
         role, side = joint.roles[node.name], joint.sides[node.name]
         if role is Role.OP:
@@ -85,16 +87,41 @@ def _values(joint: JointGraph, sizing: Sizing) -> tuple[list[Value], dict[str, i
 
 def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int]) -> Op:
     spare = sum(sizing.storage(t) for t in joint.spare.get(node.name, ()))
+    early = joint.sides[node.name] is Side.EARLY
+    first = joint.sides[node.name] in (Side.FORWARD, Side.EARLY)
+    inputs = joint.reads(node) if first else joint.reads_late(node)
     return Op(
         name=node.name,
-        inputs=tuple(index[s] for s in joint.reads(node)),
+        inputs=tuple(index[s] for s in inputs),
         outputs=tuple(index[s] for s in joint.makes(node)),
         seconds=sizing.seconds(node),
         flops=sizing.flops(node),
-        workspace=spare + sizing.workspace(node),
+        workspace=0 if early else spare + sizing.workspace(node),
         phase=Phase(joint.sides[node.name].value),
         fixed=fixed(joint, node),
+        again=tuple(index[s] for s in _again(joint, node)),
+        again_workspace=_held_meanwhile(joint, node, sizing),
     )
+
+
+def _held_meanwhile(joint: JointGraph, node: fx.Node, sizing: Sizing) -> int:
+    """A replay holds the generator's present state while it runs, to put it back."""
+    state = joint.states.get(node.name)
+    return 0 if state is None else sizing.storage(joint.named[state].meta["val"])
+
+
+def _again(joint: JointGraph, node: fx.Node) -> list[str]:
+    """Storages that a further run of a forward op reads beyond what the first one does."""
+    if joint.sides[node.name] is not Side.FORWARD:
+        return []
+    form = rerun_form(joint, node)
+    if form is None:
+        late = joint.reads_late(node)
+    else:
+        read = [joint.storages[a.name] for a in form.reads if a.name in joint.storages]
+        late = tuple(dict.fromkeys(joint.copies.get(name, name) for name in read))
+    mine = joint.reads(node)
+    return [name for name in late if name not in mine]
 
 
 def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
@@ -105,6 +132,7 @@ def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
     """
     returned = joint.outputs()[1]
     stored = dict.fromkeys(joint.storages[n.name] for n in returned if n.name in joint.storages)
+    stored = dict.fromkeys(joint.copies.get(name, name) for name in stored)
     copied = [
         sizing.storage(n.meta["val"].new_empty(n.meta["val"].shape))  # an expanded one in full
         for n in returned

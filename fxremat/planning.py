@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from passes.cleanup import clean
+from passes.early import with_early
 from passes.joint import JointGraph, Role, check_graph
 from passes.split import Split, split
 from passes.text import render
@@ -100,6 +101,7 @@ def plan_joint(
     with clock.stage("joint"):
         check_graph(module.graph, num_fwd_outputs)
         joint = JointGraph.from_module(clean(module), num_fwd_outputs)
+        joint = with_early(joint, replay=options.inner != "inductor")
     with clock.stage("costs"):
         device = device_of(joint)
         ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]

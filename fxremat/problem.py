@@ -17,6 +17,8 @@ How a plan for a problem runs
   producer in the schedule reads the saved value. So a schedule determines what is saved.
 * What the backward returns (the gradients) is read by its last op, which does no work: a value
   that is returned is thus live to the end.
+* ``EARLY`` ops serve later runs of others alone, for instance by taking a copy of what the forward
+  overwrites. They run in the forward, and only if their result is saved.
 * ``EITHER`` ops depend on the inputs of the step alone but are read only by the backward, for
   instance ``1 - tanh(x)**2``. They run in the backward once in any case, at no extra price; if
   their result is saved they run in the forward, right after their last input (*hoisted*).
@@ -40,6 +42,7 @@ class Phase(StrEnum):
     """Where an op runs when nothing is recomputed."""
 
     FORWARD = "forward"
+    EARLY = "early"
     EITHER = "either"
     BACKWARD = "backward"
 
@@ -84,6 +87,8 @@ class Op:
         workspace: bytes it holds while it runs beyond its inputs and outputs.
         phase: where it runs when nothing is recomputed.
         fixed: why it may not be run again, or "".
+        again: indices of further values that it reads when it runs again.
+        again_workspace: bytes that it holds on top of its workspace when it runs again.
     """
 
     name: str
@@ -94,6 +99,8 @@ class Op:
     workspace: int = 0
     phase: Phase = Phase.FORWARD
     fixed: str = ""
+    again: tuple[int, ...] = ()
+    again_workspace: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ class Problem:
     Attributes:
         values: all values; ops refer to them by index.
         ops: all ops; the orders refer to them by index.
-        forward: order of the forward ops; EITHER ops stand where they would run if hoisted.
+        forward: order of the forward ops; EITHER and EARLY ops stand where they would run.
         backward: order of the backward ops, EITHER ops not among them.
 
     Raises:
@@ -190,7 +197,7 @@ def _value(data: dict[str, Any]) -> Value:
 
 def _op(data: dict[str, Any]) -> Op:
     phase = Phase(data.get("phase", Phase.FORWARD))
-    tuples = {"inputs": tuple(data["inputs"]), "outputs": tuple(data["outputs"])}
+    tuples = {name: tuple(data.get(name, ())) for name in ("inputs", "outputs", "again")}
     return Op(**{**data, **tuples, "phase": phase})
 
 
@@ -207,10 +214,10 @@ def _check(problem: Problem) -> None:
             op = problem.ops[index]
             if op.phase not in phases:
                 raise ValueError(f"{op.name}: a {op.phase} op may not stand in this order")
-            for value in (*op.inputs, *op.outputs):
+            for value in (*op.inputs, *op.outputs, *op.again):
                 if not 0 <= value < count:
                     raise ValueError(f"{op.name}: there is no value {value}, only {count} values")
-            for value in op.inputs:
+            for value in (*op.inputs, *op.again):
                 if not made[value]:
                     name = problem.values[value].name
                     raise ValueError(f"{op.name} reads {name} before any op has made it")
@@ -219,7 +226,7 @@ def _check(problem: Problem) -> None:
                     raise ValueError(f"{problem.values[value].name} is made twice ({op.name})")
                 made[value] = True
 
-    run(problem.forward, Phase.FORWARD, Phase.EITHER)
+    run(problem.forward, Phase.FORWARD, Phase.EARLY, Phase.EITHER)
     for index, value in enumerate(problem.values):
         made[index] = made[index] or value.kind is Kind.TANGENT
     run(problem.backward, Phase.BACKWARD)

@@ -15,7 +15,7 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from passes.effects import draws, happens_once, keeps_input
-from passes.joint import JointGraph, Role, Side, mutated_arguments
+from passes.joint import JointGraph, Role, Side, leaves, mutated_arguments
 from passes.private import HigherOrderOperator, OpOverload
 from passes.rerun import rerun_form
 
@@ -37,8 +37,12 @@ class Rule:
     reason: str
 
 
+def _early(joint: JointGraph, node: fx.Node) -> bool:
+    return joint.sides[node.name] is Side.EARLY
+
+
 def _random(joint: JointGraph, node: fx.Node) -> bool:
-    return draws(node)
+    return draws(node) and node.name not in joint.states
 
 
 def _mutates(joint: JointGraph, node: fx.Node) -> bool:
@@ -58,10 +62,9 @@ def _collective(joint: JointGraph, node: fx.Node) -> bool:
 
 def _reads_written(joint: JointGraph, node: fx.Node) -> bool:
     form = rerun_form(joint, node)
-    if form is None:
-        return any(name in joint.written for name in joint.reads(node))
-    read = [a.name for a in form.args if isinstance(a, fx.Node)]
-    return any(joint.storages.get(name) in joint.written for name in read)
+    read = leaves(node) if form is None else form.reads
+    storages = {joint.storages.get(a.name) for a in read}
+    return any(name in joint.written and name not in joint.copies for name in storages)
 
 
 def _keeps_input(joint: JointGraph, node: fx.Node) -> bool:
@@ -70,7 +73,8 @@ def _keeps_input(joint: JointGraph, node: fx.Node) -> bool:
 
 def _effectful(joint: JointGraph, node: fx.Node) -> bool:
     tags = node.target.tags if isinstance(node.target, OpOverload) else ()
-    return happens_once(node) or torch.Tag.maybe_aliasing_or_mutating in tags
+    once = happens_once(node) and node.name not in joint.states
+    return once or torch.Tag.maybe_aliasing_or_mutating in tags
 
 
 def _data_dependent(joint: JointGraph, node: fx.Node) -> bool:
@@ -105,6 +109,7 @@ def _must_save(joint: JointGraph, node: fx.Node) -> bool:
 
 
 FIXED: tuple[Rule, ...] = (
+    Rule("early", _early, "it serves further runs of other ops alone"),
     Rule("mutation", _mutates, "it overwrites an argument, and that happens once"),
     Rule("random", _random, "it draws random numbers, and a second run would draw others"),
     Rule("collective", _collective, "it communicates, and all ranks must do so alike"),

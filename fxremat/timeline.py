@@ -77,7 +77,7 @@ def copies(problem: Problem, schedule: Sequence[int]) -> list[Copy]:
 
     for position, index in enumerate(schedule):
         op = problem.ops[index]
-        for value in op.inputs:
+        for value in (*op.inputs, *op.again):
             if value not in start:
                 start[value], uses[value] = -1, []
             uses[value].append(position)
@@ -146,6 +146,8 @@ def _check(problem: Problem, schedule: Sequence[int]) -> None:
         again = op.phase is Phase.FORWARD or index in seen
         if op.fixed and again and op.phase is not Phase.BACKWARD:
             raise _again(op)
+        if op.phase is Phase.EARLY:
+            raise ValueError(f"{op.name} runs in the forward alone")
         seen.add(index)
 
 
@@ -154,12 +156,14 @@ def _again(op: Op) -> ValueError:
 
 
 def _hoisted(problem: Problem, saved: Sequence[int]) -> set[int]:
-    """EITHER ops that the forward must run so that these values can be saved."""
+    """EITHER and EARLY ops that the forward must run so that these values can be saved."""
     found: set[int] = set()
     stack = [problem.producer[v] for v in saved]
     while stack:
         index = stack.pop()
-        if index >= 0 and index not in found and problem.ops[index].phase is Phase.EITHER:
+        if index < 0 or index in found:
+            continue
+        if problem.ops[index].phase in (Phase.EITHER, Phase.EARLY):
             found.add(index)
             stack.extend(problem.producer[v] for v in problem.ops[index].inputs)
     return found
@@ -190,7 +194,8 @@ def _backward(problem: Problem, schedule: Sequence[int], found: list[Copy]) -> t
         if not free:
             delta[max(copy.start, 0)] += value.nbytes
             delta[copy.end + 1] -= value.nbytes
-    return _running(delta, [problem.ops[o].workspace for o in schedule])
+    ops = [problem.ops[o] for o in schedule]
+    return _running(delta, [o.workspace + o.again_workspace for o in ops])
 
 
 def _running(delta: list[int], workspace: list[int]) -> tuple[int, ...]:

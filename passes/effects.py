@@ -5,9 +5,16 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from .private import OpOverload, impure
+from .private import OpOverload, impure, run_with_rng_state
 
-__all__ = ["draws", "happens_once", "keeps_input"]
+__all__ = ["draws", "generator", "happens_once", "is_custom", "keeps_input"]
+
+OWN = frozenset(  # namespaces of torch itself, whose ops say what they do
+    {"aten", "prims", "prim", "quantized", "quantized_decomposed", "_quantized", "sparse"}
+    | {"mkldnn", "mkl", "onednn", "rngprims", "debugprims", "inductor", "_inductor", "fxremat"}
+    | {"_c10d_functional", "c10d_functional", "c10d", "_dtensor", "symm_mem", "fsdp", "profiler"}
+    | {"_c10d_functional_autograd", "torchvision", "higher_order", "bsr", "_export"}
+)
 
 
 def draws(node: fx.Node) -> bool:
@@ -25,9 +32,24 @@ def draws(node: fx.Node) -> bool:
     return True
 
 
+def generator(node: fx.Node) -> object:
+    """The generator that a call is told to draw from, or None for the default one."""
+    if not isinstance(node.target, OpOverload):
+        return None
+    for index, argument in enumerate(node.target._schema.arguments):
+        if argument.name == "generator":
+            return node.args[index] if index < len(node.args) else node.kwargs.get("generator")
+    return None
+
+
+def is_custom(node: fx.Node) -> bool:
+    """Whether a call is of an op that is not torch's own."""
+    return isinstance(node.target, OpOverload) and node.target.namespace not in OWN
+
+
 def happens_once(node: fx.Node) -> bool:
     """Whether a call draws, writes to an argument or has another effect beyond its result."""
-    if node.op != "call_function":
+    if node.op != "call_function" or node.target is run_with_rng_state:
         return False
     target = node.target
     tagged = isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags

@@ -6,8 +6,9 @@ AOTAutograd traces forward and backward of a training step into one graph of ATe
 * the *role* of every node: an input, a tangent, an op that does work, an item taken from an op's
   tuple, a view, a symbolic size, a constant, the output;
 * the *side* of every node: ``forward`` (the forward's outputs or effects need it), ``backward``
-  (it depends on a tangent, or its effect belongs to the backward), or ``either`` (it depends on
-  the inputs alone but only the backward reads it);
+  (it depends on a tangent, or its effect belongs to the backward), ``either`` (it depends on
+  the inputs alone but only the backward reads it), or ``early`` (it serves further runs of
+  others, see :mod:`.early`);
 * the *storage* of every node: views of one buffer are one storage, named after the node that
   yields the buffer. Identity is taken from the traced fake tensors, not from op names, so that
   ops like ``_unsafe_view``, whose schema promises a fresh result, are seen for what they do.
@@ -16,9 +17,10 @@ AOTAutograd traces forward and backward of a training step into one graph of ATe
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -49,6 +51,7 @@ class Side(StrEnum):
     """Where a node runs when nothing is recomputed."""
 
     FORWARD = "forward"
+    EARLY = "early"
     EITHER = "either"
     BACKWARD = "backward"
 
@@ -66,6 +69,8 @@ class JointGraph:
             it; nodes without a tensor of their own (tuples, sizes) are not in it.
         spare: for ops, bytes-carrying tensors of their result that no node takes out.
         written: storages that the graph writes to after they were made.
+        states: for ops that can be replayed the node that takes the generator's state before.
+        copies: for inputs that the forward overwrites the node that copies them before.
     """
 
     module: fx.GraphModule
@@ -75,14 +80,25 @@ class JointGraph:
     storages: dict[str, str]
     spare: dict[str, tuple[torch.Tensor, ...]]
     written: frozenset[str]
+    states: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_module(cls, module: fx.GraphModule, num_fwd_outputs: int) -> JointGraph:
+    def from_module(
+        cls,
+        module: fx.GraphModule,
+        num_fwd_outputs: int,
+        *,
+        states: Mapping[str, str] | None = None,
+        copies: Mapping[str, str] | None = None,
+    ) -> JointGraph:
         """Read a joint graph.
 
         Args:
             module: the joint graph as AOTAutograd hands it to a partitioner.
             num_fwd_outputs: how many of its outputs belong to the forward.
+            states: see the attributes.
+            copies: see the attributes.
 
         Raises:
             GraphError: for a node that is no ATen-level call, lacks its traced value, or for a
@@ -90,14 +106,21 @@ class JointGraph:
         """
         check_graph(module.graph, num_fwd_outputs)
         roles, storages, spare = _roles(module.graph)
-        sides = _sides(module.graph, num_fwd_outputs, roles, storages)
+        states, copies = states or {}, copies or {}
+        early = {*states.values(), *copies.values()}
+        sides = _sides(module.graph, num_fwd_outputs, roles, storages, early)
         written = frozenset(
             storages[a.name]
             for n in module.graph.nodes
             for a in mutated_arguments(n)
             if a.name in storages
         )
-        return cls(module, num_fwd_outputs, roles, sides, storages, spare, written)
+        return cls(module, num_fwd_outputs, roles, sides, storages, spare, written, states, copies)
+
+    @cached_property
+    def named(self) -> dict[str, fx.Node]:
+        """All nodes by name."""
+        return {n.name: n for n in self.module.graph.nodes}
 
     @property
     def nodes(self) -> list[fx.Node]:
@@ -119,6 +142,10 @@ class JointGraph:
             self.storages[a.name] for a in leaves(node) if a.name in self.storages
         )
         return tuple(found)
+
+    def reads_late(self, node: fx.Node) -> tuple[str, ...]:
+        """Storages that a node reads when it runs in the backward, in order of appearance."""
+        return tuple(dict.fromkeys(self.copies.get(name, name) for name in self.reads(node)))
 
     def makes(self, node: fx.Node) -> tuple[str, ...]:
         """Storages that an op yields, itself or through its items, in order of appearance."""
@@ -240,7 +267,11 @@ def _spare(node: fx.Node, value: Any, owner: dict[int, str]) -> tuple[torch.Tens
 
 
 def _sides(
-    graph: fx.Graph, num_fwd_outputs: int, roles: dict[str, Role], storages: dict[str, str]
+    graph: fx.Graph,
+    num_fwd_outputs: int,
+    roles: dict[str, Role],
+    storages: dict[str, str],
+    early: set[str],
 ) -> dict[str, Side]:
     sides: dict[str, Side] = {}
     for node in graph.nodes:
@@ -259,6 +290,7 @@ def _sides(
         return op and (read or keeps_input(node))
 
     roots = [n for n in _flat_outputs(graph)[:num_fwd_outputs] if isinstance(n, fx.Node)]
+    sides.update(dict.fromkeys(early, Side.EARLY))
     for node in graph.nodes:
         once = node.op == "call_function" and (impure(node) or reads_old(node))
         if sides[node.name] is Side.EITHER and (node.op == "placeholder" or once):

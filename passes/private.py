@@ -21,6 +21,7 @@ from torch._dynamo.backends.debugging import boxed_nop
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch._library.utils import is_impure
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._prims.rng_prims import run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
@@ -34,6 +35,7 @@ __all__ = [
     "graph_module",
     "impure",
     "run_op_by_op",
+    "run_with_rng_state",
     "storage_key",
 ]
 

@@ -1,5 +1,7 @@
 """Forms of an op that may run again where the op itself may not.
 
+A random op runs again from the state of the generator that was taken before it (:mod:`.early`).
+
 Training batch norm reads and updates running statistics, so as it stands it could run only once;
 but its normalised result depends on the batch alone, and ATen has the op without statistics.
 Convolution nets can't be rematerialized well without it: the normalised activation is as big as
@@ -8,14 +10,15 @@ the convolution's output and costs almost nothing to rebuild.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 
 from .joint import JointGraph, Side
+from .private import run_with_rng_state
 
 __all__ = ["Form", "rerun_form"]
 
@@ -29,12 +32,21 @@ class Form:
     Attributes:
         target: the op to call.
         args: its arguments, nodes of the original graph among them.
-        results: how many of the original's results it yields.
+        results: how many of the original's results it yields; None is all of them.
+        kwargs: its keyword arguments.
     """
 
     target: Any
     args: tuple[Any, ...]
-    results: int
+    results: int | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> list[fx.Node]:
+        """Nodes among its arguments."""
+        found: list[fx.Node] = []
+        fx.map_arg((self.args, dict(self.kwargs)), lambda a: found.append(a))
+        return found
 
 
 def rerun_form(joint: JointGraph, node: fx.Node) -> Form | None:
@@ -42,13 +54,20 @@ def rerun_form(joint: JointGraph, node: fx.Node) -> Form | None:
 
     A form that leaves out a result which the backward reads is of no use.
     """
+    if node.name in joint.states:
+        return _replay(joint, node)
     make = _FORMS.get(node.target)
     form = make(node) if make is not None else None
-    if form is None:
-        return None
+    if form is None or form.results is None:
+        return form
     left_out = [i for i in joint.items(node) if i.args[1] >= form.results]  # type: ignore[operator]
     read = any(joint.sides[u.name] is not Side.FORWARD for i in left_out for u in i.users)
     return None if read else form
+
+
+def _replay(joint: JointGraph, node: fx.Node) -> Form:
+    state = joint.named[joint.states[node.name]]
+    return Form(run_with_rng_state, (state, node.target, *node.args), kwargs=node.kwargs)
 
 
 def _batch_norm(node: fx.Node) -> Form | None:

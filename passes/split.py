@@ -135,7 +135,7 @@ class _Replay:
             self.version[made] = self.version.get(made, 0) + 1
         for item in self.joint.items(node):
             index: Any = item.args[1]
-            if form is None or index < form.results:
+            if form is None or form.results is None or index < form.results:
                 self.emit_backward(item, lambda a: self.backward[a.name])
         for size in _sizes_after(self.joint, node, self._made):
             self.read(size)
@@ -144,10 +144,13 @@ class _Replay:
         return name in self.forward or name in self.backward
 
     def _rerun(self, node: fx.Node, form: Form) -> None:
-        args = fx.map_arg(form.args, self.read)
-        new = self.graph.create_node("call_function", form.target, args, {}, f"{node.name}_again")
+        args, kwargs = fx.map_arg((form.args, dict(form.kwargs)), self.read)
+        name = f"{node.name}_again"
+        new = self.graph.create_node("call_function", form.target, args, kwargs, name)
         new.meta = copy.copy(node.meta)
-        new.meta["val"] = node.meta["val"][: form.results]
+        new.meta.pop("recompute", None)
+        if form.results is not None:
+            new.meta["val"] = node.meta["val"][: form.results]
         new.meta["partitioner_tag"] = "must_be_in_backward"
         self.recomputed[new.name] = node.name
         self.backward[node.name] = new
@@ -164,25 +167,28 @@ class _Replay:
         if node.name in self.backward:
             return self.backward[node.name]
         if role is Role.ITEM or role is Role.OP:
-            return self._save(node)
+            return self._save(node.name)
         raise RewriteError(f"the backward reads a {role} that no op has made", node.name)
 
     def _placeholder(self, node: fx.Node) -> fx.Node:
+        copied = self.joint.copies.get(self.joint.storages.get(node.name, ""))
+        if copied is not None:
+            return self._save(copied)
         new = self.forward[node.name]
         mine = self.joint.sides[node.name] is not Side.BACKWARD and node.op == "placeholder"
         if mine and self.joint.roles[node.name] is Role.INPUT:
             self.saved[node.name] = new
         return new
 
-    def _save(self, node: fx.Node) -> fx.Node:
-        if node.name not in self.forward:
+    def _save(self, name: str) -> fx.Node:
+        if name not in self.forward:
             raise RewriteError(
                 "the schedule reads it before any op has made it; "
                 "the plan belongs to another graph",
-                node.name,
+                name,
             )
-        self.saved[node.name] = self.forward[node.name]
-        return self.forward[node.name]
+        self.saved[name] = self.forward[name]
+        return self.forward[name]
 
     def _size(self, node: fx.Node) -> fx.Node:
         if node.name not in self.forward:  # a size of an op that only the backward runs

@@ -25,17 +25,38 @@ class _Drawn:
         size = st.lists(st.sampled_from(pool), min_size=least, max_size=most, unique=True)
         return tuple(self.draw(size)) if pool else ()
 
-    def op(self, inputs: tuple[int, ...], outputs: list[int], phase: Phase, fixed: str) -> None:
+    def op(
+        self,
+        inputs: tuple[int, ...],
+        outputs: list[int],
+        phase: Phase,
+        fixed: str,
+        again: tuple[int, ...] = (),
+    ) -> None:
         seconds = self.draw(st.integers(0, 32)) / 4
         workspace = self.draw(st.sampled_from((0, 0, 0, 5, 40)))
         flops = self.draw(st.integers(0, 100))
         name = f"op{len(self.ops)}"
-        self.ops.append(Op(name, inputs, tuple(outputs), seconds, flops, workspace, phase, fixed))
+        costs = (seconds, flops, workspace)
+        more = self.draw(st.integers(0, 20)) if again else 0
+        self.ops.append(Op(name, inputs, tuple(outputs), *costs, phase, fixed, again, more))
+
+    def early(self, source: int) -> int:
+        """A value that the forward makes for later runs alone."""
+        made = self.value(f"e{len(self.values)}")
+        read = (source,) if self.draw(st.booleans()) else ()
+        self.op(read, [made], Phase.EARLY, "it serves later runs alone")
+        return made
 
 
 @st.composite
 def problems(
-    draw: st.DrawFn, *, max_values: int = 10, rules: bool = False, either: bool = True
+    draw: st.DrawFn,
+    *,
+    max_values: int = 10,
+    rules: bool = False,
+    either: bool = True,
+    early: bool = True,
 ) -> Problem:
     """Random problems.
 
@@ -47,12 +68,13 @@ def problems(
         max_values: at most so many values are computed by forward and EITHER ops.
         rules: whether some values are unsaveable and some ops fixed; no cut may be left then.
         either: whether there are EITHER ops.
+        early: whether there are EARLY ops, and ops that read their results when run again.
     """
     drawn = _Drawn(draw)
     inputs = [drawn.value(f"x{i}", kind=Kind.INPUT) for i in range(draw(st.integers(1, 2)))]
     plain, late = list(inputs), list[int]()  # what forward ops may read; what EITHER ops made
     wanted = draw(st.integers(1, max_values))
-    while (made := len(drawn.values) - len(inputs)) < wanted:
+    while (made := len(plain) + len(late) - len(inputs)) < wanted:
         is_either = either and draw(st.integers(0, 4)) == 0
         read = drawn.some(plain + late if is_either else plain, 1, 3)
         outputs = []
@@ -61,7 +83,9 @@ def problems(
             kept = not is_either and draw(st.integers(0, 5)) == 0
             outputs.append(drawn.value(f"v{len(drawn.values)}", held=kept, unsaveable=no))
         fixed = "may not" if rules and draw(st.integers(0, 5)) == 0 else ""
-        drawn.op(read, outputs, Phase.EITHER if is_either else Phase.FORWARD, fixed)
+        late_reads = early and not is_either and not fixed and draw(st.integers(0, 5)) == 0
+        again = (drawn.early(inputs[0]),) if late_reads else ()
+        drawn.op(read, outputs, Phase.EITHER if is_either else Phase.FORWARD, fixed, again)
         (late if is_either else plain).extend(outputs)
     first_backward = len(drawn.ops)
     _backward(drawn, plain + late)

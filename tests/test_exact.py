@@ -168,7 +168,7 @@ def test_single_is_the_best_single_choice(seed: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(problem=problems(max_values=6, rules=True))
+@given(problem=problems(max_values=6, rules=True, early=False))
 def test_single_on_all_kinds_of_ops(problem: Problem) -> None:
     lines = list(single_class(problem))
     if not lines:

@@ -145,7 +145,7 @@ def _cost(problem: Problem, prices: Prices, saved: frozenset[int]) -> float | No
                 return None
             rerun.add(op)
             total += prices.recompute[op]
-            wanted += problem.ops[op].inputs
+            wanted += (*problem.ops[op].inputs, *problem.ops[op].again)
     return total
 
 

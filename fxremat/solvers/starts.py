@@ -101,7 +101,7 @@ def _just_in_time(problem: Problem, saved: set[int]) -> list[int]:
             at, index = stack.pop()
             if at in done:
                 continue
-            inputs = problem.ops[at].inputs
+            inputs = (*problem.ops[at].inputs, *problem.ops[at].again)
             while index < len(inputs) and not _missing(
                 problem, producer[inputs[index]], inputs[index], saved, done
             ):
@@ -115,5 +115,5 @@ def _just_in_time(problem: Problem, saved: set[int]) -> list[int]:
 
 
 def _missing(problem: Problem, op: int, value: int, saved: set[int], done: set[int]) -> bool:
-    tracked = op >= 0 and problem.ops[op].phase is not Phase.BACKWARD
+    tracked = op >= 0 and problem.ops[op].phase in (Phase.FORWARD, Phase.EITHER)
     return tracked and value not in saved and op not in done

@@ -23,17 +23,17 @@ class Table:
 
     Attributes:
         problem: the problem.
-        reads: for each op the tracked values it reads.
+        reads: for each op the tracked values it reads when the schedule runs it.
         makes: for each op the tracked values it makes.
-        seconds, workspace: for each op.
+        seconds, workspace: for each op when the schedule runs it.
         is_backward: whether an op is a backward op.
         rerun: whether an op may be put into the schedule once more.
         producer: for each value its op, or -1.
         nbytes: for each value what one copy of it costs.
         saving: for each value what saving it costs; 0 if it is held anyway.
         saveable: whether a value may be saved.
-        hoist: for each EITHER op the EITHER ops that the forward runs if its results are saved, in
-            order, itself the last; empty for others, and where it can't be hoisted.
+        hoist: for each EITHER or EARLY op the ops that the forward runs beside its own if the
+            results are saved, in order, itself the last; empty for others, and where it can't.
         passing: for each EITHER op the bytes that only its hoisting holds in the forward, as spans.
         before, at: bytes of backward values that are live just before the k-th backward op, and
             while it runs, its workspace included.
@@ -73,15 +73,15 @@ class Table:
         forward, born, last = _forward_base(problem)
         hoist = _hoists(problem, born, last)
         saving = [0 if v.held else v.nbytes for v in values]
-        reads = [tuple(v for v in o.inputs if tracked[v]) for o in ops]
+        reads = [tuple(v for v in (*o.inputs, *o.again) if tracked[v]) for o in ops]
         return cls(
             problem=problem,
             reads=reads,
             makes=[tuple(v for v in o.outputs if tracked[v]) for o in ops],
             seconds=[o.seconds for o in ops],
-            workspace=[o.workspace for o in ops],
+            workspace=[o.workspace + o.again_workspace for o in ops],
             is_backward=[o.phase is Phase.BACKWARD for o in ops],
-            rerun=[o.phase is not Phase.BACKWARD and not o.fixed for o in ops],
+            rerun=[o.phase in (Phase.FORWARD, Phase.EITHER) and not o.fixed for o in ops],
             producer=problem.producer,
             nbytes=[v.nbytes for v in values],
             saving=saving,
