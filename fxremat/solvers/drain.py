@@ -63,6 +63,8 @@ def drain(
             step = step or _advanced(state, limit, overflow)
         if step is None:
             return state
+        if len(step.ops) > state.table.longest:
+            return state
         state = step
         overflow = state.overflow(limit)
     return state

@@ -53,6 +53,7 @@ CAREFUL = (0.05, 0.01)  # batches of evictions where nothing else comes within t
 WORSE = 1.1  # a start that once filled is dearer than the best by this factor is left
 DEAR = 0.1  # of the step's time: above this, recomputing values several times may pay
 AROUND = (1.0, 1.05, 0.95, 1.1)  # multiples of the limit for which such schedules are made
+HEAVY = (4, 1000)  # runs of each forward op, and at least so many: such plans are not improved
 COARSE = 3  # brackets so deep or deeper in the bisection have near plans on both sides
 
 
@@ -136,7 +137,8 @@ class Search:
             if self.clock.check():
                 break
             self._settle(start, found, enough)
-            if found.best is not None and found.best.cost <= enough:
+            best = found.best
+            if best is not None and (best.cost <= enough or self._heavy(best)):
                 break
         self._repeat(found, enough)
         if found.best is None and len(high.schedule) <= 2 * LONG:
@@ -144,10 +146,15 @@ class Search:
                 for batch in CAREFUL if found.best is None else ():
                     self._settle(self._approach(state, limit, batch), found, enough)
         best = found.best
-        if best is not None and best.cost > enough:
+        if best is not None and best.cost > enough and not self._heavy(best):
             self._improve(best, found, enough)
         self._polish(found, enough)
         return sorted(found.states, key=lambda s: s.cost)
+
+    def _heavy(self, state: State) -> bool:
+        runs = sum(not self.table.is_backward[op] for op in state.ops)
+        each, least = HEAVY
+        return runs > max(least, each * len(self.problem.forward))
 
     def _polish(self, found: _Found, enough: float) -> None:
         """Let a mixed-integer program look for something better, where the problem is small."""
@@ -162,6 +169,8 @@ class Search:
         """Try schedules that recompute values several times, as long as they are among the best."""
         for multiple in AROUND:
             best = found.best
+            if best is not None and self._heavy(best):
+                return
             if best is not None and best.cost <= max(enough, DEAR * self.problem.step_seconds):
                 return
             schedule = self._rotor.schedule(int(multiple * found.limit))
@@ -217,7 +226,9 @@ class Search:
     def _approach(self, state: State, limit: int, batch: float) -> State:
         """Drain in steps, so that each starts near its limit."""
         at = state.peak
-        while state.peak > limit and at > limit and not self.clock.check():
+        while state.peak > limit and at > limit:
+            if self.clock.check() or (batch in CAREFUL and self._heavy(state)):
+                break
             at = max(limit, int(at * HOMOTOPY))
             state = drain(state, at, batch)
             tidy = normalise(state)
@@ -259,7 +270,8 @@ class Search:
             found.add(filled)
             cost = min(cost, filled.cost)
             best = found.best
-            if best is not None and (best.cost <= enough or filled.cost > WORSE * best.cost):
+            done = best is not None and (best.cost <= enough or filled.cost > WORSE * best.cost)
+            if done or self._heavy(filled):
                 break
         return cost
 

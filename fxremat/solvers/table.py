@@ -11,6 +11,7 @@ from fxremat.problem import Kind, Phase, Problem
 
 __all__ = ["Ints", "Table"]
 
+REPEATS = 30  # runs of each op of the forward that a schedule may have on average
 Ints = NDArray[np.int64]
 
 
@@ -41,6 +42,7 @@ class Table:
         born, last: positions in the forward at which a value is made and last read.
         floor_seconds: time of the EITHER ops that every plan runs once.
         local: for each backward op the bytes that are live in every plan while it runs.
+        longest: most ops in a schedule: one that runs ops more often is of no use to anyone.
     """
 
     problem: Problem
@@ -63,6 +65,7 @@ class Table:
     last: list[int]
     floor_seconds: float
     local: list[int]
+    longest: int
 
     @classmethod
     def of(cls, problem: Problem) -> Table:
@@ -101,6 +104,7 @@ class Table:
                 b + sum(saving[v] for v in reads[o])
                 for b, o in zip(at, problem.backward, strict=True)
             ],
+            longest=len(problem.backward) + REPEATS * len(problem.forward),
         )
 
 
