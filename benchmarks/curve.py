@@ -150,8 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     curves: dict[str, Curve] = {}
     for name in harness.named(args.models or None, models):
         joint = joint_of(models[name](), not args.no_decompositions)
-        with harness.silent():
-            curves[name] = found = curve(problem_of(joint, args.workspaces), args.budgets)
+        curves[name] = found = curve(problem_of(joint, args.workspaces), args.budgets)
         seconds = sum(a.seconds for a in found.answers)
         print(f"{name}: {seconds:.1f} s, {'valid' if found.valid else 'NOT VALID'}", flush=True)
         harness.write(args.json, {k: asdict(c) for k, c in curves.items()})

@@ -220,8 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             begin = time.perf_counter()
             problem = problem_of(joint_of(models[name](), GRAPHS[graph]))
             for fraction in map(float, args.fractions.split(",")):
-                with harness.silent():
-                    cell = measure(problem, name, graph, fraction, args.several, args.time_limit)
+                cell = measure(problem, name, graph, fraction, args.several, args.time_limit)
                 cells.append(cell)
             print(f"{name} {graph}: {time.perf_counter() - begin:.1f} s", flush=True)
             harness.write(args.json, [asdict(c) for c in cells])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import importlib.util
 import json
-import os
 import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -34,7 +31,6 @@ __all__ = [
     "parser",
     "run_child",
     "show",
-    "silent",
     "step_of",
     "time_ratio",
     "write",
@@ -201,19 +197,3 @@ def write(path: Path | None, data: object) -> None:
     """Write results as JSON, if a file was named."""
     if path is not None:
         path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    """Without what HiGHS prints past Python, which would stand in the middle of the table."""
-    libc = ctypes.CDLL(None)
-    libc.fflush(None)
-    kept = os.dup(1)
-    with Path(os.devnull).open("w") as nothing:
-        os.dup2(nothing.fileno(), 1)
-    try:
-        yield
-    finally:
-        libc.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)

@@ -197,8 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes: list[Size] = []
     for layers in map(int, args.layers.split(",")):
         problem, trace = traced(layers, args.cache)
-        with harness.silent():
-            size = measure(layers, problem, trace)
+        size = measure(layers, problem, trace)
         if args.best and layers in FIXTURES:
             found = tuple(best(problem, s, args.best) for s in size.solves)
             size = Size(**(vars(size) | {"solves": found}))

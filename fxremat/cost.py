@@ -65,7 +65,7 @@ class CostModel:
         """Cost of one run of ``node``; views, items of tuples and symbols cost nothing.
 
         Raises:
-            CostError: if a size has no hint, or the caller's function gives no time.
+            CostError: if the caller's function gives no time, or a tensor has no storage.
         """
         if is_free(node):
             return FREE

@@ -48,7 +48,7 @@ class BudgetError(RematError, ValueError):
 
 
 class CostError(RematError):
-    """The cost of an op cannot be told, for instance for a size without a hint."""
+    """The cost of an op cannot be told, for instance for a tensor without a storage."""
 
 
 class InfeasibleError(RematError):

@@ -1,7 +1,8 @@
 """Reading the fake tensors of a graph: sizes as ints, storages, and the signature of an op.
 
 Sizes may be symbolic. Then their hint counts, the size that was seen when the graph was traced;
-reading it adds no guard. A size without a hint (it depends on data) is an error, never a guess.
+reading it adds no guard. A size that depends on data has no hint: its upper bound counts, or a
+guess where there is none, see :func:`unbounded`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     guarding_hint_or_throw,
+    optimization_hint,
 )
 
 from passes.private import storage_key
@@ -31,8 +33,11 @@ __all__ = [
     "storage_bytes",
     "tensors_in",
     "tensors_read",
+    "unbounded",
 ]
 
+GUESS = 4096  # for a size that depends on data and has no bound
+HUGE = 2**48  # a bound above this is none
 NESTED = (tuple, list)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -49,20 +54,32 @@ def outside_fakes() -> Iterator[None]:
 
 
 def hint(size: Any) -> int:
-    """A size, symbolic or not, as an int.
-
-    Raises:
-        CostError: if it depends on data, so that it has no hint.
-    """
+    """A size, symbolic or not, as an int."""
     if isinstance(size, int):
         return size
     try:
         return int(guarding_hint_or_throw(size))
-    except GuardOnDataDependentSymNode as error:
-        raise CostError(
-            f"the size {size} depends on data and has no hint, so its bytes cannot be told; "
-            "give it a bound or keep the op that makes it out of the compiled region"
-        ) from error
+    except GuardOnDataDependentSymNode:
+        bound = _upper_bound(size)
+        return int(optimization_hint(size, fallback=GUESS)) if bound is None else bound
+
+
+def unbounded(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has a size that depends on data and is not bounded."""
+    for size in tensor.shape:
+        if isinstance(size, torch.SymInt):
+            try:
+                guarding_hint_or_throw(size)
+            except GuardOnDataDependentSymNode:
+                if _upper_bound(size) is None:
+                    return True
+    return False
+
+
+def _upper_bound(size: torch.SymInt) -> int | None:
+    """The largest value that a size which depends on data can have, if that is known."""
+    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
+    return max(int(upper), 0) if upper.is_number and upper < HUGE else None
 
 
 def is_symbolic(tensor: torch.Tensor) -> bool:
@@ -79,7 +96,7 @@ def storage_bytes(tensor: torch.Tensor, rounding: int = 1) -> int:
         rounding: granularity of the allocator in bytes; an empty storage stays 0.
 
     Raises:
-        CostError: if the size has no hint, or the tensor has no storage (a sparse one).
+        CostError: if the tensor has no storage (a sparse one).
     """
     try:
         size = hint(tensor.untyped_storage().nbytes())
@@ -126,16 +143,9 @@ def is_view(node: Node) -> bool:
 
 
 def signature(node: Node) -> str:
-    """What the cost of a node depends on: op, sizes, strides, offsets, dtypes, devices, scalars.
-
-    Raises:
-        CostError: if a size has no hint; it names the node.
-    """
-    try:
-        inner = ",".join(_text(a) for a in node.args)
-        named = ",".join(f"{k}={_text(a)}" for k, a in node.kwargs.items())
-    except CostError as error:
-        raise CostError(f"{node.name}: {error}") from error
+    """What the cost of a node depends on: op, sizes, strides, offsets, dtypes, devices, scalars."""
+    inner = ",".join(_text(a) for a in node.args)
+    named = ",".join(f"{k}={_text(a)}" for k, a in node.kwargs.items())
     return f"{node.target}({inner};{named}){_aliases(node)}"
 
 

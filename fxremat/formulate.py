@@ -42,7 +42,7 @@ def formulate(joint: JointGraph, sizing: Sizing) -> Problem:
         sizing: costs of its ops and values.
 
     Raises:
-        CostError: if a size is symbolic and has no hint.
+        CostError: if a tensor has no storage.
     """
     values, index = _values(joint, sizing)
     ops: list[Op] = []

@@ -29,7 +29,7 @@ from . import profiles, workspace
 from .budget import Budget, format_bytes
 from .cost import CostModel, storage_bytes
 from .errors import BudgetError
-from .fakes import signature
+from .fakes import GUESS, signature, unbounded
 from .formulate import Sizing, formulate
 from .options import Options
 from .plan import Plan, SavedValue
@@ -94,7 +94,7 @@ def plan_joint(
     Raises:
         BudgetError: if no plan meets the budget and the options don't take the closest.
         GraphError: for a graph that the pass cannot take.
-        CostError: for a size without a hint.
+        CostError: for an op whose cost cannot be told.
         InfeasibleError: if the rules leave a value that may be neither saved nor recomputed.
     """
     clock = _Clock()
@@ -107,6 +107,7 @@ def plan_joint(
         ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
         held = (workspaces or measured_workspaces)(ops, device)
         problem = formulate(joint, _sizing(ops, device, options, held))
+    _warn_of_guesses(joint)
     with clock.stage("solver"):
         solver = PeakSolver(problem, options.effort, options.time_limit)
         limit, point = _choose(solver, options, margin)
@@ -120,6 +121,18 @@ def plan_joint(
         halves = split(joint, plan.schedule, plan.forward)
         verify(joint, halves)
     return Planned(plan, problem, halves, held)
+
+
+def _warn_of_guesses(joint: JointGraph) -> None:
+    for node in joint.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and unbounded(value):
+            warnings.warn(
+                f"{node.name}: its size depends on data and has no upper bound, so {GUESS} is "
+                "taken for it and the peak is a guess; bound it with torch._check(size <= ...)",
+                stacklevel=2,
+            )
+            return
 
 
 def measured_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:

@@ -128,6 +128,21 @@ def _opaque_value(joint: JointGraph, node: fx.Node) -> bool:
     return not isinstance(node.meta.get("val"), torch.Tensor)
 
 
+_SCATTERS = frozenset({"slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"})
+
+
+def _scattered_into_input(joint: JointGraph, node: fx.Node) -> bool:
+    """Inductor makes such a value in the input's own storage, which a later write changes.
+
+    An op that may not run again makes an exception: its value can be had by saving alone.
+    """
+    source, found = node, False
+    while getattr(getattr(source.target, "overloadpacket", None), "__name__", "") in _SCATTERS:
+        source, found = source.all_input_nodes[0], True
+    written = joint.storages.get(source.name) in joint.written
+    return found and written and source.op == "placeholder" and not fixed(joint, node)
+
+
 def _must_recompute(joint: JointGraph, node: fx.Node) -> bool:
     """The policy asks for it, the value stays in its region, and its op may run again at all."""
     if node.meta.get("recompute") is not CheckpointPolicy.MUST_RECOMPUTE:
@@ -158,6 +173,7 @@ def _leaves_region(joint: JointGraph, node: fx.Node) -> bool:
 
 UNSAVEABLE: tuple[Rule, ...] = (
     Rule("opaque", _opaque_value, "it is no tensor, so it cannot be handed to the backward"),
+    Rule("scatter", _scattered_into_input, "it may share the storage of an overwritten input"),
     Rule("policy", _must_recompute, "a checkpoint policy says MUST_RECOMPUTE"),
 )
 

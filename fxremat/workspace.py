@@ -67,7 +67,7 @@ def measure(
         A measurement for each ``fxremat.fakes.signature``.
 
     Raises:
-        CostError: if a size has no hint; it names the node.
+        CostError: if a tensor has no storage.
     """
     device = torch.device(device)
     distinct = {signature(n): n for n in nodes if not is_free(n)}

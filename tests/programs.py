@@ -84,7 +84,7 @@ def _conved(x: Tensor, s: State) -> Tensor:
 
 def _pooled(x: Tensor, s: State) -> Tensor:
     y, at = functional.max_pool2d(x[None, None], 2, return_indices=True)
-    return functional.max_unpool2d(y, at, 2)[0, 0]
+    return functional.max_unpool2d(y, at, [2])[0, 0]
 
 
 def _attended(x: Tensor, s: State) -> Tensor:
@@ -98,7 +98,8 @@ def _single(x: Tensor, s: State) -> Tensor:
 
 
 def _complex(x: Tensor, s: State) -> Tensor:
-    return torch.fft.ifft(torch.fft.fft(x, dim=0) * (1 + 0.5j), dim=0).real.clone()
+    made: Tensor = torch.fft.ifft(torch.fft.fft(x, dim=0) * (1 + 0.5j), dim=0).real.clone()
+    return made
 
 
 def _masked(x: Tensor, s: State) -> Tensor:
@@ -186,7 +187,8 @@ def _indexed(x: Tensor, s: State) -> Tensor:
 
 def _solved(x: Tensor, s: State) -> Tensor:
     gram = s.weights[0] @ s.weights[0].t() + 4 * torch.eye(COLS, dtype=x.dtype)
-    return torch.linalg.solve(gram, x.t()).t()
+    made: Tensor = torch.linalg.solve(gram, x.t()).t()
+    return made
 
 
 def _looped(x: Tensor, s: State) -> Tensor:

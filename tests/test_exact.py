@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from fxremat.problem import Kind, Phase, Problem
+from fxremat.solvers import milp
 from fxremat.solvers.exact import Exact, solve_several, solve_single
 from fxremat.solvers.exact_several import Several
 from fxremat.solvers.exact_single import Single
@@ -327,3 +329,10 @@ def test_out_of_time_proves_nothing_and_bounds_from_below(kind) -> None:  # type
         short = kind(problem, limit, time_limit=seconds, start=start.schedule)
         assert 0.0 <= short.bound <= full.bound + CLOSE
         assert full.point.seconds - CLOSE <= short.point.seconds <= start.seconds
+
+
+def test_what_highs_prints_past_python_is_hidden(capfd: pytest.CaptureFixture[str]) -> None:
+    with milp._silent():
+        os.write(1, b"hidden")
+    os.write(1, b"shown")
+    assert capfd.readouterr().out == "shown"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from benchmarks import (
     curve,
     gap,
-    harness,
     problems,
     scale,
     solver_table,
@@ -68,13 +66,6 @@ def test_gap_proves_the_optimum_of_a_small_chain(
     assert lines[3].split()[:3] == ["chain", "aten", "0.8"]
     assert "2 cells: 1 with a proved optimum, 1 proved infeasible, 0 late" in lines
     assert lines[-1] == "bounds above a plan, or optima above ours: none"
-
-
-def test_gap_hides_what_is_printed_past_python(capfd: pytest.CaptureFixture[str]) -> None:
-    with harness.silent():
-        os.write(1, b"hidden")
-    os.write(1, b"shown")
-    assert capfd.readouterr().out == "shown"
 
 
 @pytest.mark.parametrize(

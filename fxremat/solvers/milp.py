@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import os
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,12 +218,14 @@ class Model:
         options = {"time_limit": seconds, "mip_rel_gap": gap}
         if nodes is not None:
             options["node_limit"] = nodes
-        found = milp(**program, integrality=np.array([*self.whole, 1]), options=options)
+        with _silent():
+            found = milp(**program, integrality=np.array([*self.whole, 1]), options=options)
         if found.status == 2:
             return Solved(None, math.inf, closed=True)
         if found.x is None:
             left = max(deadline - time.monotonic(), 1.0)
-            found = milp(**program, options={"time_limit": left})
+            with _silent():
+                found = milp(**program, options={"time_limit": left})
             bound = -math.inf if found.x is None else float(found.fun)
             return Solved(None, bound + price + self.constant, closed=False)
         bound = float(found.mip_dual_bound)
@@ -237,3 +244,28 @@ class Model:
         matrix = csr_array((data, index, ends), shape=(len(right), count))
         whole = hstack([matrix, csr_array(-least)], format="csr")
         return LinearConstraint(whole, -np.inf, np.maximum(right, 0.0))
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without the lines for developers that HiGHS prints to stdout past Python and its options."""
+    if os.name != "posix":
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    libc.fflush(None)
+    try:
+        kept = os.dup(1)
+    except OSError:  # stdout is closed
+        yield
+        return
+    with Path(os.devnull).open("w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
