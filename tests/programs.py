@@ -84,7 +84,7 @@ def _conved(x: Tensor, s: State) -> Tensor:
 
 def _pooled(x: Tensor, s: State) -> Tensor:
     y, at = functional.max_pool2d(x[None, None], 2, return_indices=True)
-    return functional.max_unpool2d(y, at, [2])[0, 0]
+    return functional.max_unpool2d(y, at, [2, 2])[0, 0]
 
 
 def _attended(x: Tensor, s: State) -> Tensor:
