@@ -15,6 +15,7 @@ from .errors import (
     RematError,
     RewriteError,
 )
+from .pins import recompute, region, save
 from .plan import Plan
 
 __version__ = "0.1.0"
@@ -31,4 +32,7 @@ __all__ = [
     "RematError",
     "RewriteError",
     "backend",
+    "recompute",
+    "region",
+    "save",
 ]

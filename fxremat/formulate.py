@@ -11,6 +11,7 @@ from torch import fx
 from passes.joint import JointGraph, Role, Side
 from passes.rerun import rerun_form
 
+from .pins import Pins
 from .problem import Kind, Op, Phase, Problem, Value
 from .rules import fixed, unsaveable
 
@@ -34,17 +35,19 @@ class Sizing:
     workspace: Callable[[fx.Node], int]
 
 
-def formulate(joint: JointGraph, sizing: Sizing) -> Problem:
+def formulate(joint: JointGraph, sizing: Sizing, pins: Pins | None = None) -> Problem:
     """Make the problem of a joint graph.
 
     Args:
         joint: the joint graph.
         sizing: costs of its ops and values.
+        pins: what the user wants saved or recomputed.
 
     Raises:
         CostError: if a tensor has no storage.
     """
-    values, index = _values(joint, sizing)
+    pins = pins or Pins()
+    values, index = _values(joint, sizing, pins)
     ops: list[Op] = []
     forward: list[int] = []
     backward: list[int] = []
@@ -55,7 +58,7 @@ def formulate(joint: JointGraph, sizing: Sizing) -> Problem:
         role, side = joint.roles[node.name], joint.sides[node.name]
         if role is Role.OP:
             order[side].append(len(ops))
-            ops.append(_op(joint, node, sizing, index))
+            ops.append(_op(joint, node, sizing, index, pins.saved.get(node.name, "")))
         elif role is Role.OUTPUT:
             backward.append(len(ops))
             ops.append(_exit(joint, sizing, index))
@@ -63,7 +66,7 @@ def formulate(joint: JointGraph, sizing: Sizing) -> Problem:
     return Problem(tuple(values), tuple(ops), tuple(placed), tuple(backward))
 
 
-def _values(joint: JointGraph, sizing: Sizing) -> tuple[list[Value], dict[str, int]]:
+def _values(joint: JointGraph, sizing: Sizing, pins: Pins) -> tuple[list[Value], dict[str, int]]:
     values: list[Value] = []
     index: dict[str, int] = {}
     held = {joint.storages.get(n.name) for n in joint.outputs()[0]}
@@ -79,13 +82,17 @@ def _values(joint: JointGraph, sizing: Sizing) -> tuple[list[Value], dict[str, i
                 nbytes=0 if kind is Kind.INPUT else sizing.storage(node.meta["val"]),
                 kind=kind,
                 held=kind is Kind.COMPUTED and node.name in held,
-                unsaveable=unsaveable(joint, node) if kind is Kind.COMPUTED else "",
+                unsaveable=_unsaveable(joint, node, pins) if kind is Kind.COMPUTED else "",
             )
         )
     return values, index
 
 
-def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int]) -> Op:
+def _unsaveable(joint: JointGraph, node: fx.Node, pins: Pins) -> str:
+    return unsaveable(joint, node) or pins.recomputed.get(node.name, "")
+
+
+def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int], pinned: str) -> Op:
     spare = sum(sizing.storage(t) for t in joint.spare.get(node.name, ()))
     early = joint.sides[node.name] is Side.EARLY
     first = joint.sides[node.name] in (Side.FORWARD, Side.EARLY)
@@ -98,7 +105,7 @@ def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int])
         flops=sizing.flops(node),
         workspace=0 if early else spare + sizing.workspace(node),
         phase=Phase(joint.sides[node.name].value),
-        fixed=fixed(joint, node),
+        fixed=fixed(joint, node) or pinned,
         again=tuple(index[s] for s in _again(joint, node)),
         again_workspace=_held_meanwhile(joint, node, sizing),
     )

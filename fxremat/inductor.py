@@ -17,6 +17,7 @@ from .budget import format_bytes
 from .errors import BudgetError
 from .fakes import signature
 from .options import Options
+from .pins import marks_in
 from .plan import Plan
 from .planning import Planned, external_workspaces, plan_joint
 from .problem import Kind
@@ -44,6 +45,7 @@ class Attempt:
         self._margin = 0
         self._tries = 0
         self._workspaces: dict[str, int] = {}
+        self._marks: dict[str, str] = {}
 
     def compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
         """Compile once; whether the result is within the budget.
@@ -55,7 +57,7 @@ class Attempt:
 
         self.planned, self._tries = None, self._tries + 1
         self.compiled = compile_with_inductor(
-            module, example_inputs, self._partition, self._workspace
+            module, example_inputs, self._partition, self._workspace, self._see
         )
         peak = self._peak()
         self.compiled.graphs.clear()  # Inductor's own, large, and told all they had to
@@ -111,10 +113,18 @@ class Attempt:
         self, joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         self.planned = plan_joint(
-            joint, num_fwd_outputs, self.options, external_workspaces, self._margin
+            joint,
+            num_fwd_outputs,
+            self.options,
+            external_workspaces,
+            self._margin,
+            self._marks,
         )
         self._workspaces.update(self.planned.workspaces)
         return self.planned.split.forward, self.planned.split.backward
+
+    def _see(self, graph: fx.Graph) -> None:
+        self._marks = marks_in(graph)
 
     def _workspace(self, node: fx.Node) -> int:
         return self._workspaces.get(signature(node), 0) if "val" in node.meta else 0

@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, cast
 
 from fxremat.budget import Budget
 from fxremat.errors import OptionError
+from fxremat.pins import VERDICTS, Policy
 
 __all__ = ["Cost", "Infeasible", "Inner", "Options", "Solver"]
 
@@ -38,6 +39,14 @@ class Options:
         solver: ``"peak"``, or ``"exact"``, which goes on from there with mixed-integer programs
             until the plan is proved the cheapest of its class, for small graphs. It can take
             hours, so give it a ``time_limit``.
+        policy: what must or had better be saved or recomputed: pairs of a pattern and
+            ``"save"``, ``"recompute"``, ``"prefer_save"`` or ``"prefer_recompute"``, or a callable
+            that takes a graph node and returns one of these or None. A pattern (``fnmatch``) is
+            held against the op (``"aten.mm"``), the path of its module (``"blocks.*.attn"``) and
+            the name of the node; the first that matches counts.
+        regions: budgets for parts of the model: from patterns of module paths to what these hold
+            between forward and backward, in bytes or as a fraction of what they hold when nothing
+            is recomputed.
     """
 
     budget: Budget = Budget()
@@ -48,6 +57,8 @@ class Options:
     time_limit: float | None = None
     effort: int = 1
     solver: Solver = "peak"
+    policy: Policy | None = None
+    regions: tuple[tuple[str, Budget], ...] = ()
 
     @classmethod
     def parse(cls, budget: object = None, **options: object) -> Options:
@@ -89,7 +100,7 @@ class Options:
 
 
 def _reject_name(name: object) -> NoReturn:
-    known = [field.name for field in fields(Options)]
+    known = [f.name for f in fields(Options)]
     raise OptionError(f"unknown option {name!r};{_nearest(name, known)} options: {_join(known)}")
 
 
@@ -139,6 +150,34 @@ def _read_solver(name: str, value: object) -> object:
     return _choice(name, value, ("peak", "exact"))
 
 
+def _read_policy(name: str, value: object) -> object:
+    if value is None or callable(value):
+        return value
+    if not isinstance(value, Mapping):
+        kind = type(value).__name__
+        raise OptionError(
+            f"{name}={value!r}: a {kind} is no policy; write a dict such as {{'aten.mm': 'save'}}, "
+            "or pass a callable"
+        )
+    for pattern, verdict in value.items():
+        if not isinstance(pattern, str):
+            raise OptionError(f"{name}: {pattern!r} is no pattern; write a string")
+        _choice(f"{name}[{pattern!r}]", verdict, VERDICTS)
+    return tuple(value.items())
+
+
+def _read_regions(name: str, value: object) -> object:
+    if not isinstance(value, Mapping):
+        kind = type(value).__name__
+        raise OptionError(
+            f"{name}={value!r}: a {kind} is no table; write a dict such as {{'blocks.0': 0.5}}"
+        )
+    for pattern in value:
+        if not isinstance(pattern, str):
+            raise OptionError(f"{name}: {pattern!r} is no pattern; write a string")
+    return tuple((pattern, Budget.parse(budget)) for pattern, budget in value.items())
+
+
 def _read_time_limit(name: str, value: object) -> object:
     if value is None:
         return None
@@ -165,4 +204,6 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "time_limit": _read_time_limit,
     "effort": _read_effort,
     "solver": _read_solver,
+    "policy": _read_policy,
+    "regions": _read_regions,
 }

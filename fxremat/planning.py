@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import fx
@@ -32,8 +32,10 @@ from .errors import BudgetError
 from .fakes import GUESS, signature, unbounded
 from .formulate import Sizing, formulate
 from .options import Options
+from .pins import Pins, marks_in, pins_of
 from .plan import Plan, SavedValue
 from .problem import Phase, Problem
+from .regions import regions_of, within
 from .solvers.exact import solve_several
 from .solvers.peak import PeakSolver
 from .solvers.pool import Point
@@ -80,6 +82,7 @@ def plan_joint(
     options: Options,
     workspaces: Workspaces | None = None,
     margin: int = 0,
+    marks: Mapping[str, str] | None = None,
 ) -> Planned:
     """Plan a joint graph and split it.
 
@@ -90,6 +93,7 @@ def plan_joint(
         workspaces: for the nodes of a graph, workspace bytes by signature; measured on the
             device by default.
         margin: bytes to stay below the budget, for what the inner compiler adds.
+        marks: what the user's marks in the model say, by node; read from the graph by default.
 
     Raises:
         BudgetError: if no plan meets the budget and the options don't take the closest.
@@ -106,10 +110,13 @@ def plan_joint(
         device = device_of(joint)
         ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
         held = (workspaces or measured_workspaces)(ops, device)
-        problem = formulate(joint, _sizing(ops, device, options, held))
+        pins = pins_of(joint, options.policy, marks_in(module.graph) if marks is None else marks)
+        problem = formulate(joint, _sizing(ops, device, options, held), pins)
+        problem = within(problem, regions_of(joint, options.regions))
     _warn_of_guesses(joint)
     with clock.stage("solver"):
-        solver = PeakSolver(problem, options.effort, options.time_limit)
+        priced = _priced(problem, pins)
+        solver = PeakSolver(priced, options.effort, options.time_limit)
         limit, point = _choose(solver, options, margin)
         proved = True
         if options.solver == "exact" and point.seconds > 0:
@@ -117,10 +124,19 @@ def plan_joint(
     with clock.stage("split"):
         timeline = replay(problem, point.schedule)
         complete = proved and not solver.timed_out
-        plan = _plan(joint, problem, solver, limit, point, timeline, complete, clock.timings)
+        judge = solver if priced is problem else PeakSolver(problem)
+        plan = _plan(joint, problem, judge, limit, point, timeline, complete, clock.timings)
         halves = split(joint, plan.schedule, plan.forward)
         verify(joint, halves)
     return Planned(plan, problem, halves, held)
+
+
+def _priced(problem: Problem, pins: Pins) -> Problem:
+    """The problem with what the user prefers in the times of ops; the solver sees these alone."""
+    if not pins.weights:
+        return problem
+    ops = (replace(o, seconds=o.seconds * pins.weights.get(o.name, 1.0)) for o in problem.ops)
+    return replace(problem, ops=tuple(ops))
 
 
 def _warn_of_guesses(joint: JointGraph) -> None:

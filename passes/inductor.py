@@ -24,6 +24,7 @@ from typing import Any, cast
 
 import torch
 import torch._functorch.config as functorch_config
+import torch._inductor.config as inductor_config
 from torch import fx
 from torch._inductor.codegen.wrapper import (
     AllocateLine,
@@ -34,7 +35,7 @@ from torch._inductor.codegen.wrapper import (
     ReuseLine,
 )
 from torch._inductor.compile_fx import compile_fx
-from torch._inductor.custom_graph_pass import CustomPartitionerFn
+from torch._inductor.custom_graph_pass import CustomGraphPass, CustomPartitionerFn
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.ir import IRNode, MultiOutput, MultiOutputLayout, NoneLayout
 from torch._inductor.lowering import fallbacks
@@ -91,6 +92,7 @@ def compile_with_inductor(
     example_inputs: Sequence[Any],
     partition: Partition,
     workspace: Workspace,
+    before: Callable[[fx.Graph], None] = lambda graph: None,
 ) -> Compiled:
     """Compile with Inductor, its decompositions and joint-graph passes, split by ``partition``.
 
@@ -99,10 +101,12 @@ def compile_with_inductor(
         example_inputs: its inputs.
         partition: splits the joint graph, as AOTAutograd asks for it.
         workspace: bytes that an op holds while it runs as an external kernel.
+        before: is shown the joint graph as traced, before Inductor's own passes drop aliases.
     """
     found = Compiled(workspace=workspace)
     patches = {
         "custom_partitioner_fn": _partitioner(partition),
+        "joint_custom_pre_pass": _Shown(before),
         "layout_optimization": False,
         "reorder_for_peak_memory": False,  # _Ordering does it, with the plan's order among others
         "_post_fusion_custom_pass": _Ordering(found),
@@ -118,6 +122,26 @@ def compile_with_inductor(
             "Callable[..., Any]", compile_fx(fresh, example_inputs, config_patches=patches)
         )
     return found
+
+
+class _Shown(CustomGraphPass):
+    """Shows the joint graph as traced, then lets the user's own pass have it."""
+
+    def __init__(self, before: Callable[[fx.Graph], None]) -> None:
+        own = inductor_config.joint_custom_pre_pass
+        self.before = before
+        self.own = own if isinstance(own, (tuple, list)) else () if own is None else (own,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Shown:
+        return self
+
+    def __call__(self, graph: fx.Graph) -> None:
+        self.before(graph)
+        for own in self.own:
+            own(graph)
+
+    def uuid(self) -> Any | None:
+        return None
 
 
 def _partitioner(partition: Partition) -> CustomPartitionerFn:

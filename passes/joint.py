@@ -122,6 +122,12 @@ class JointGraph:
         """All nodes by name."""
         return {n.name: n for n in self.module.graph.nodes}
 
+    @cached_property
+    def computed(self) -> frozenset[str]:
+        """Storages that ops of the graph make."""
+        roles = (Role.OP, Role.ITEM)
+        return frozenset(s for s in self.storages.values() if self.roles[s] in roles)
+
     @property
     def nodes(self) -> list[fx.Node]:
         """All nodes in graph order."""

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 import fxremat
 from fxremat.inductor import ATTEMPTS
@@ -63,3 +64,21 @@ def test_a_budget_that_no_code_meets_is_refused(monkeypatch: pytest.MonkeyPatch)
     error = caught.value.inner_exception
     assert isinstance(error, fxremat.BudgetError)
     assert f"the last of {ATTEMPTS} needs {error.least} bytes" in str(error)
+
+
+def test_marks_are_heeded_under_inductor() -> None:
+    """Inductor drops aliases, those that carry a mark among them, before the graph is split."""
+
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        for at in range(3):
+            x = (x @ w).exp()
+            x = fxremat.recompute(x) if at == 1 else x
+            x = x.sin()
+        return x.sum()
+
+    torch.compiler.reset()
+    backend = fxremat.backend(None)
+    x, w = torch.randn(64, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    torch.compile(program, backend=backend)(x, w).backward()
+    (plan,) = backend.plans
+    assert plan.recomputed == ("exp_1",)

@@ -72,7 +72,10 @@ def test_from_mapping_wants_strings_for_keys() -> None:
         Options.from_mapping({3: 4})  # type: ignore[dict-item]
 
 
-ALL = "options: budget, inner, cost, device, on_infeasible, time_limit, effort, solver"
+ALL = (
+    "options: budget, inner, cost, device, on_infeasible, time_limit, effort, solver, "
+    "policy, regions"
+)
 
 
 @pytest.mark.parametrize(
