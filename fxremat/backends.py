@@ -20,6 +20,7 @@ from passes import private
 
 from .errors import OptionError
 from .inductor import Attempt
+from .ledger import Ledger
 from .options import Options
 from .plan import Plan, summary
 from .planning import plan_joint
@@ -42,6 +43,7 @@ class Backend:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.plans: list[Plan] = []
+        self._ledger = Ledger(options.budget.nbytes)
 
     def __repr__(self) -> str:
         """The options, and how many graphs have been planned."""
@@ -62,17 +64,23 @@ class Backend:
         compiler = private.run_op_by_op if inner == "eager" else _boxed(inner)
 
         def partition(joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Halves:
-            planned = plan_joint(joint, num_fwd_outputs, self.options)
+            planned = plan_joint(joint, num_fwd_outputs, self.options, held=self._ledger.held())
             self._take(planned.plan)
             return planned.split.forward, planned.split.backward
 
-        return private.compile_with_aot(module, example_inputs, compiler, partition)
+        def forward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            plan = self.plans[-1]
+            return self._ledger.watch(private.boxed(compiler(graph, inputs)), lambda: plan)
+
+        return private.compile_with_aot(
+            module, example_inputs, compiler, partition, forward_compiler=forward
+        )
 
     def _with_inductor(
         self, module: fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Callable[..., Any]:
         """Compile, and plan again with a margin where the compiled code would break the budget."""
-        attempt = Attempt(self.options)
+        attempt = Attempt(self.options, self._ledger)
         while not attempt.compile(module, example_inputs):
             log.info(
                 "compiled code needs %d bytes more than planned; planning again", attempt.excess

@@ -7,7 +7,7 @@ runs, so a plan that would break its budget is made again with that much margin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import fx
 from .budget import format_bytes
 from .errors import BudgetError
 from .fakes import signature
+from .ledger import Ledger
 from .options import Options
 from .pins import marks_in
 from .plan import Plan
@@ -35,10 +36,10 @@ class Attempt:
         excess: bytes by which the last compiled code was above the budget.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, ledger: Ledger) -> None:
         from passes.inductor import Compiled
 
-        self.options = options
+        self.options, self.ledger = options, ledger
         self.compiled = Compiled()
         self.planned: Planned | None = None
         self.excess = 0
@@ -46,6 +47,7 @@ class Attempt:
         self._tries = 0
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
+        self._held = ledger.held()
 
     def compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
         """Compile once; whether the result is within the budget.
@@ -57,7 +59,7 @@ class Attempt:
 
         self.planned, self._tries = None, self._tries + 1
         self.compiled = compile_with_inductor(
-            module, example_inputs, self._partition, self._workspace, self._see
+            module, example_inputs, self._partition, self._workspace, self._see, self._watch
         )
         peak = self._peak()
         self.compiled.graphs.clear()  # Inductor's own, large, and told all they had to
@@ -119,9 +121,16 @@ class Attempt:
             external_workspaces,
             self._margin,
             self._marks,
+            self._held,
         )
         self._workspaces.update(self.planned.workspaces)
         return self.planned.split.forward, self.planned.split.backward
+
+    def _watch(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def plan() -> Plan | None:
+            return None if self.planned is None else self.planned.plan
+
+        return self.ledger.watch(run, plan)
 
     def _see(self, graph: fx.Graph) -> None:
         self._marks = marks_in(graph)

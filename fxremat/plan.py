@@ -16,7 +16,7 @@ from .budget import format_bytes
 
 __all__ = ["Plan", "SavedValue", "summary"]
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class Plan:
         forward: ops in the order in which the forward runs them.
         schedule: ops in the order in which the backward runs them, with repeats.
         recomputed: forward ops that the backward runs again, once for each further run.
+        held: bytes that other graphs held for their backward when this one was planned; a budget
+            for the step has been lowered by them.
         complete: False if a time limit stopped the search.
         timings: seconds that each stage of planning took; neither compared nor written to files.
     """
@@ -67,6 +69,7 @@ class Plan:
     forward: tuple[str, ...]
     schedule: tuple[str, ...]
     recomputed: tuple[str, ...]
+    held: int = 0
     complete: bool = True
     timings: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
 
@@ -134,6 +137,8 @@ class Plan:
             *(f"            {format_bytes(v.nbytes):>12}  {v.name}" for v in top if v.nbytes),
             f"recomputed  {len(self.recomputed)} runs of {len(self.repeats)} ops",
         ]
+        if self.held:
+            lines.append(f"step        other graphs hold {format_bytes(self.held)} meanwhile")
         if not self.complete:
             lines.append("the search was stopped by the time limit; a longer one may do better")
         return "\n".join(lines)

@@ -83,6 +83,7 @@ def plan_joint(
     workspaces: Workspaces | None = None,
     margin: int = 0,
     marks: Mapping[str, str] | None = None,
+    held: int = 0,
 ) -> Planned:
     """Plan a joint graph and split it.
 
@@ -93,6 +94,7 @@ def plan_joint(
         workspaces: for the nodes of a graph, workspace bytes by signature; measured on the
             device by default.
         margin: bytes to stay below the budget, for what the inner compiler adds.
+        held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
         marks: what the user's marks in the model say, by node; read from the graph by default.
 
     Raises:
@@ -109,15 +111,15 @@ def plan_joint(
     with clock.stage("costs"):
         device = device_of(joint)
         ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
-        held = (workspaces or measured_workspaces)(ops, device)
+        spaces = (workspaces or measured_workspaces)(ops, device)
         pins = pins_of(joint, options.policy, marks_in(module.graph) if marks is None else marks)
-        problem = formulate(joint, _sizing(ops, device, options, held), pins)
+        problem = formulate(joint, _sizing(ops, device, options, spaces), pins)
         problem = within(problem, regions_of(joint, options.regions))
     _warn_of_guesses(joint)
     with clock.stage("solver"):
         priced = _priced(problem, pins)
         solver = PeakSolver(priced, options.effort, options.time_limit)
-        limit, point = _choose(solver, options, margin)
+        limit, point = _choose(solver, options, margin, held)
         proved = True
         if options.solver == "exact" and point.seconds > 0:
             point, proved = _exact(solver, limit, point, options, margin)
@@ -126,9 +128,10 @@ def plan_joint(
         complete = proved and not solver.timed_out
         judge = solver if priced is problem else PeakSolver(problem)
         plan = _plan(joint, problem, judge, limit, point, timeline, complete, clock.timings)
+        plan = replace(plan, held=held)
         halves = split(joint, plan.schedule, plan.forward)
         verify(joint, halves)
-    return Planned(plan, problem, halves, held)
+    return Planned(plan, problem, halves, spaces)
 
 
 def _priced(problem: Problem, pins: Pins) -> Problem:
@@ -188,12 +191,16 @@ def _sizing(
     )
 
 
-def _choose(solver: PeakSolver, options: Options, margin: int) -> tuple[int | None, Point]:
+def _choose(
+    solver: PeakSolver, options: Options, margin: int, held: int
+) -> tuple[int | None, Point]:
     """The limit in bytes and the plan for it, ``margin`` bytes below if there is one."""
     budget: Budget = options.budget
     if budget.smallest:
         return None, solver.least()
     limit = budget.limit(solver.baseline.peak)
+    if limit is not None and budget.nbytes is not None:
+        limit -= held
     found = solver.solve(2**62 if limit is None else limit - margin)
     if found is not None:
         return limit, found
@@ -201,6 +208,15 @@ def _choose(solver: PeakSolver, options: Options, margin: int) -> tuple[int | No
     if limit is not None and least.peak <= limit:
         return limit, least
     message = _too_small(solver, limit or 0, least)
+    if held and limit is not None and least.peak <= limit + held:
+        # What the other graphs hold was settled before this one was known.
+        warnings.warn(
+            f"the step exceeds its budget by {format_bytes(least.peak - limit)}: other graphs hold "
+            f"{format_bytes(held)} for their backward, and this one needs "
+            f"{format_bytes(least.peak)} at least; avoid the graph break, or give a smaller budget",
+            stacklevel=2,
+        )
+        return limit, least
     if options.on_infeasible == "raise":
         raise BudgetError(message, asked=limit, least=least.peak)
     warnings.warn(message, stacklevel=2)

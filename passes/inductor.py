@@ -34,7 +34,7 @@ from torch._inductor.codegen.wrapper import (
     FreeLine,
     ReuseLine,
 )
-from torch._inductor.compile_fx import compile_fx
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.custom_graph_pass import CustomGraphPass, CustomPartitionerFn
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.ir import IRNode, MultiOutput, MultiOutputLayout, NoneLayout
@@ -93,6 +93,7 @@ def compile_with_inductor(
     partition: Partition,
     workspace: Workspace,
     before: Callable[[fx.Graph], None] = lambda graph: None,
+    watch: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda run: run,
 ) -> Compiled:
     """Compile with Inductor, its decompositions and joint-graph passes, split by ``partition``.
 
@@ -102,6 +103,7 @@ def compile_with_inductor(
         partition: splits the joint graph, as AOTAutograd asks for it.
         workspace: bytes that an op holds while it runs as an external kernel.
         before: is shown the joint graph as traced, before Inductor's own passes drop aliases.
+        watch: wraps the callable made of the forward.
     """
     found = Compiled(workspace=workspace)
     patches = {
@@ -116,10 +118,18 @@ def compile_with_inductor(
     copied.output(copied.graph_copy(module.graph, {}))
     fresh = fx.GraphModule(module, copied)
     fresh.meta.update(module.meta)
+
+    def compile_half(*args: Any, **kwargs: Any) -> Any:
+        made: Any = compile_fx_inner(*args, **kwargs)
+        if not kwargs.get("is_backward") and not kwargs.get("is_inference"):
+            made.current_callable = watch(made.current_callable)
+        return made
+
     # A lazy backward would be compiled, and judged, only when it is first run.
     with functorch_config.patch(force_non_lazy_backward_lowering=True):
         found.run = cast(
-            "Callable[..., Any]", compile_fx(fresh, example_inputs, config_patches=patches)
+            "Callable[..., Any]",
+            compile_fx(fresh, example_inputs, inner_compile=compile_half, config_patches=patches),
         )
     return found
 

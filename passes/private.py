@@ -24,11 +24,13 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._prims.rng_prims import run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.multiprocessing.reductions import StorageWeakRef
 
 __all__ = [
     "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
+    "StorageWeakRef",
     "boxed",
     "compile_with_aot",
     "extract_modules",
@@ -95,6 +97,7 @@ def compile_with_aot(
     compiler: Callable[..., Any],
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]],
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    forward_compiler: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Trace forward and backward, split, and compile both halves.
 
@@ -104,9 +107,10 @@ def compile_with_aot(
         compiler: makes a callable of a half and its inputs.
         partition: splits the joint graph, as AOTAutograd asks for it.
         decompositions: how ops are taken apart; None leaves them all whole.
+        forward_compiler: compiles the forward where it is not ``compiler``.
     """
     make = aot_autograd(
-        fw_compiler=compiler,
+        fw_compiler=forward_compiler or compiler,
         bw_compiler=compiler,
         inference_compiler=compiler,
         partition_fn=partition,

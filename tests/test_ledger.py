@@ -1,0 +1,112 @@
+"""A budget in bytes holds for the step: what graphs hold that await their backward counts."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fxremat
+from fxremat.errors import BudgetError
+
+# Dynamo looks at the gradient of what goes from one graph to the next.
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
+
+KIB = 1024
+
+
+class Broken(nn.Module):
+    """Two stacks of layers with a graph break between them."""
+
+    def __init__(self, depth: int = 4, width: int = 32) -> None:
+        super().__init__()
+        self.first = self._stack(depth, width)
+        self.second = self._stack(depth, width)
+
+    @staticmethod
+    def _stack(depth: int, width: int) -> nn.Sequential:
+        layers = (nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(depth))
+        return nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        torch._dynamo.graph_break()
+        y: Tensor = self.second(h)
+        return y.square().sum()
+
+
+def grads(budget: object, inner: str = "eager", **options: Any) -> tuple[list[Tensor], Any]:
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    net, x = Broken(), torch.randn(256, 32)
+    backend = fxremat.backend(budget, inner=inner, **options)
+    run = net if budget == "none" else torch.compile(net, backend=backend)
+    run(x).backward()
+    return [p.grad for p in net.parameters() if p.grad is not None], backend
+
+
+def test_what_the_first_graph_holds_is_taken_off_the_budget_of_the_second() -> None:
+    """The first graph saves four results of 32 KiB, the last of which is its output."""
+    torch.compiler.reset()
+    _, free = grads(None)
+    first, second = free.plans
+    assert (first.held, second.held) == (0, 0)  # no budget in bytes, nothing is counted
+    budget = 400 * KIB
+    found, backend = grads(budget)
+    first, second = backend.plans
+    assert first.held == 0
+    assert first.budget == budget
+    assert second.held == 4 * 32 * KIB
+    assert second.budget == budget - second.held
+    assert second.predicted_peak <= second.budget
+    expected, _ = grads(None)
+    torch.testing.assert_close(found, expected)
+
+
+def test_after_the_backward_nothing_is_held() -> None:
+    _, backend = grads(400 * KIB)
+    gc.collect()
+    assert backend._ledger.held() == 0
+
+
+def test_a_step_that_cannot_keep_its_budget_says_by_how_much() -> None:
+    """The first graph was planned when nobody knew of the second."""
+    _, free = grads(None)
+    peak = free.plans[0].predicted_peak
+    with pytest.warns(UserWarning, match=r"the step exceeds its budget by .* KiB: other graphs"):
+        grads(peak)
+
+
+def test_a_graph_that_cannot_keep_the_budget_alone_is_an_error() -> None:
+    with pytest.raises(Exception, match="no plan found within") as caught:
+        grads(40 * KIB)
+    assert isinstance(caught.value.inner_exception, BudgetError)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("inner", ["eager", "inductor"])
+@pytest.mark.filterwarnings("default", "ignore:The .grad attribute")
+def test_a_second_forward_before_the_backward_is_warned_of_once(inner: str) -> None:
+    torch.compiler.reset()
+    net = Broken._stack(4, 32)
+    plain = fxremat.backend(None, inner=inner)
+    torch.compile(net, backend=plain)(torch.randn(256, 32)).sum().backward()
+    torch.compiler.reset()
+    backend = fxremat.backend(plain.plans[0].predicted_peak + KIB, inner=inner)
+    run = torch.compile(net, backend=backend)
+    x = torch.randn(256, 32)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(x).sum().backward()
+        run(x).sum().backward()
+    assert not [w for w in caught if "the step exceeds" in str(w.message)]
+    with pytest.warns(UserWarning, match="the step exceeds its budget by"):
+        both = run(x), run(x)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        both = run(x), run(x)
+    assert not [w for w in caught if "the step exceeds" in str(w.message)]
+    (both[0] + both[1]).sum().backward()
