@@ -3,6 +3,9 @@
 The plan is made for single ops. Inductor's fusion usually lowers the peak, and sometimes raises
 it by keeping a kernel's inputs longer. The peak of the compiled kernels is known before anything
 runs, so a plan that would break its budget is made again with that much margin.
+
+torch's caches stay on: what has been compiled before comes with the plan that was kept of it
+(:mod:`.records`), and is neither planned nor compiled again.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import fx
 
+from . import records
 from .budget import format_bytes
 from .errors import BudgetError
 from .fakes import signature
@@ -22,6 +27,7 @@ from .pins import marks_in
 from .plan import Plan
 from .planning import Planned, external_workspaces, plan_joint
 from .problem import Kind
+from .records import Record, key_of
 
 __all__ = ["Attempt"]
 
@@ -48,6 +54,8 @@ class Attempt:
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
         self._held = ledger.held()
+        self._key: str | None = None
+        self._known: Record | None = None
 
     def compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
         """Compile once; whether the result is within the budget.
@@ -55,18 +63,20 @@ class Attempt:
         Raises:
             BudgetError: if it is not, after several plans, and the closest is not asked for.
         """
-        from passes.inductor import compile_with_inductor
-
-        self.planned, self._tries = None, self._tries + 1
-        self.compiled = compile_with_inductor(
-            module, example_inputs, self._partition, self._workspace, self._see, self._watch
-        )
+        if not self._tries:
+            self._key = key_of(module, example_inputs, self.options, self._held)
+            self._known = None if self._key is None else records.load(self._key)
+            self._margin = 0 if self._known is None else self._known.margin
+        self._tries += 1
+        if self._run_inductor(module, example_inputs):
+            return True
         peak = self._peak()
         self.compiled.graphs.clear()  # Inductor's own, large, and told all they had to
         self._correct(peak)
         limit = None if self.planned is None else self.planned.plan.budget
         self.excess = 0 if peak is None or limit is None else peak - limit
         if self.excess <= 0:
+            self._keep()
             return True
         self._margin += self.excess
         if self._tries < ATTEMPTS:
@@ -81,8 +91,48 @@ class Attempt:
             least=peak,
         )
 
+    def _run_inductor(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+        """Compile; whether that gave what the record tells of."""
+        from passes.inductor import compile_with_inductor
+
+        cached = (True, False) if self._key is not None else (False,)
+        for caches in cached:
+            self.planned = None
+            self.compiled = compile_with_inductor(
+                module,
+                example_inputs,
+                self._partition,
+                self._workspace,
+                self._see,
+                self._watch,
+                f"{self._key} {self._margin}" if caches else None,
+                self.ledger.budget is None,
+            )
+            if self.planned is None and not _trains(example_inputs):
+                return True  # a graph without a backward
+            if self.compiled.both:
+                self._known = None
+                return False
+            if self._known is not None and self._of_record():
+                return True
+            self._known = None  # code from a cache without a record: compile it anew
+        return False
+
+    def _of_record(self) -> bool:
+        """Whether the code that a cache gave back is that of the record's plan."""
+        known = self._known
+        return known is not None and (
+            self.planned is None or self.planned.plan.schedule == known.plan.schedule
+        )
+
+    def _keep(self) -> None:
+        if self._key is not None and self.planned is not None:
+            records.store(self._key, Record(self.planned.plan, self._margin))
+
     def plans(self) -> list[Plan]:
         """The plan, with the peak of the compiled code as its prediction; none for inference."""
+        if self._known is not None:
+            return [self._known.plan]
         return [] if self.planned is None else [self.planned.plan]
 
     def _correct(self, peak: int | None) -> None:
@@ -137,3 +187,9 @@ class Attempt:
 
     def _workspace(self, node: fx.Node) -> int:
         return self._workspaces.get(signature(node), 0) if "val" in node.meta else 0
+
+
+def _trains(inputs: Sequence[Any]) -> bool:
+    """Whether a step with these inputs may have a backward."""
+    grads = (isinstance(i, torch.Tensor) and i.requires_grad for i in inputs)
+    return torch.is_grad_enabled() and any(grads)

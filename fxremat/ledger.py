@@ -50,6 +50,7 @@ class Ledger:
         """
         if self.budget is None:
             return run
+
         def watched(args: list[Any]) -> Any:
             before = {storage_key(a) for a in args if _has_storage(a)}
             self._warn(plan())

@@ -20,7 +20,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 import torch._functorch.config as functorch_config
@@ -35,7 +35,11 @@ from torch._inductor.codegen.wrapper import (
     ReuseLine,
 )
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-from torch._inductor.custom_graph_pass import CustomGraphPass, CustomPartitionerFn
+from torch._inductor.custom_graph_pass import (
+    CustomGraphPass,
+    CustomPartitionerFn,
+    CustomSchedulerPass,
+)
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.ir import IRNode, MultiOutput, MultiOutputLayout, NoneLayout
 from torch._inductor.lowering import fallbacks
@@ -70,6 +74,12 @@ class Compiled:
     graphs: list[Any] = field(default_factory=list)
     workspace: Workspace = field(default=lambda node: 0)
 
+    @property
+    def both(self) -> bool:
+        """Whether forward and backward have been lowered, none of them taken from a cache."""
+        sides = sorted(bool(g.is_backward) for g in self.graphs)
+        return sides == [False, True]
+
     def peaks(self, handed_over: dict[str, int]) -> tuple[int, int] | None:
         """Most bytes that forward and backward hold at once, or None if not both are known.
 
@@ -94,6 +104,8 @@ def compile_with_inductor(
     workspace: Workspace,
     before: Callable[[fx.Graph], None] = lambda graph: None,
     watch: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda run: run,
+    key: str | None = None,
+    whole: bool = False,
 ) -> Compiled:
     """Compile with Inductor, its decompositions and joint-graph passes, split by ``partition``.
 
@@ -104,14 +116,17 @@ def compile_with_inductor(
         workspace: bytes that an op holds while it runs as an external kernel.
         before: is shown the joint graph as traced, before Inductor's own passes drop aliases.
         watch: wraps the callable made of the forward.
+        key: stands in torch's cache keys for all that the partition and the order of kernels
+            depend on beside the graph; None leaves the caches off.
+        whole: whether AOTAutograd's cache may be used too, which skips ``partition`` and ``watch``.
     """
     found = Compiled(workspace=workspace)
     patches = {
-        "custom_partitioner_fn": _partitioner(partition),
-        "joint_custom_pre_pass": _Shown(before),
+        "custom_partitioner_fn": _Partitioner(partition, key),
+        "joint_custom_pre_pass": _Shown(before, key),
         "layout_optimization": False,
         "reorder_for_peak_memory": False,  # _Ordering does it, with the plan's order among others
-        "_post_fusion_custom_pass": _Ordering(found),
+        "_post_fusion_custom_pass": _Ordering(found, key),
         "allow_buffer_reuse": False,
     }
     copied = fx.Graph()
@@ -126,7 +141,10 @@ def compile_with_inductor(
         return made
 
     # A lazy backward would be compiled, and judged, only when it is first run.
-    with functorch_config.patch(force_non_lazy_backward_lowering=True):
+    settings = {"force_non_lazy_backward_lowering": True}
+    if not whole or key is None:
+        settings["enable_autograd_cache"] = False
+    with functorch_config.patch(settings):
         found.run = cast(
             "Callable[..., Any]",
             compile_fx(fresh, example_inputs, inner_compile=compile_half, config_patches=patches),
@@ -134,16 +152,32 @@ def compile_with_inductor(
     return found
 
 
-class _Shown(CustomGraphPass):
+class _Keyed:
+    """Part of Inductor's configuration, which it copies for each graph and pickles for its keys.
+
+    All copies report to one place; what is pickled is the key.
+    """
+
+    key: str | None
+
+    def uuid(self) -> Any | None:
+        """What this depends on, or None to leave the caches off."""
+        return self.key
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (f"{type(self).__name__} {self.uuid()}",)
+
+
+class _Shown(_Keyed, CustomGraphPass):
     """Shows the joint graph as traced, then lets the user's own pass have it."""
 
-    def __init__(self, before: Callable[[fx.Graph], None]) -> None:
+    def __init__(self, before: Callable[[fx.Graph], None], key: str | None) -> None:
+        self.before, self.key = before, key
         own = inductor_config.joint_custom_pre_pass
-        self.before = before
         self.own = own if isinstance(own, (tuple, list)) else () if own is None else (own,)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Shown:
-        return self
 
     def __call__(self, graph: fx.Graph) -> None:
         self.before(graph)
@@ -151,31 +185,25 @@ class _Shown(CustomGraphPass):
             own(graph)
 
     def uuid(self) -> Any | None:
-        return None
+        owns = [getattr(own, "uuid", lambda: None)() for own in self.own]
+        return None if self.key is None or None in owns else (self.key, *owns)
 
 
-def _partitioner(partition: Partition) -> CustomPartitionerFn:
-    class Partitioner(CustomPartitionerFn):
-        def __call__(
-            self, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any
-        ) -> Halves:
-            return partition(gm, joint_inputs, **kwargs)
+class _Partitioner(_Keyed, CustomPartitionerFn):
+    """Splits the joint graph."""
 
-        def uuid(self) -> Any | None:
-            return None
+    def __init__(self, partition: Partition, key: str | None) -> None:
+        self.partition, self.key = partition, key
 
-    return Partitioner()
+    def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> Halves:
+        return self.partition(gm, joint_inputs, **kwargs)
 
 
-@dataclass
-class _Ordering:
+class _Ordering(_Keyed, CustomSchedulerPass):
     """Orders the kernels of a graph after fusion, and takes note of the graph."""
 
-    found: Compiled
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Ordering:
-        """Itself: Inductor copies its configuration for each graph, and all report to one place."""
-        return self
+    def __init__(self, found: Compiled, key: str | None) -> None:
+        self.found, self.key = found, key
 
     def __call__(self, nodes: list[Any]) -> list[Any]:
         if not nodes:

@@ -1,0 +1,99 @@
+"""Warm starts under Inductor: torch's caches give back the code, and the plan comes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+from torch._dynamo.utils import counters
+from torch._inductor.utils import fresh_cache
+
+import fxremat
+from fxremat import records
+from fxremat.options import Options
+from fxremat.plan import Plan
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with fresh_cache():
+        yield tmp_path / "fxremat"
+
+
+def step(budget: object) -> tuple[list[Tensor], Plan, dict[str, int]]:
+    """Gradients of a step, its plan, and how often torch's caches were hit."""
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    net = nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(32, 32), nn.GELU())))
+    backend = fxremat.backend(budget)
+    counters.clear()
+    torch.compile(net, backend=backend)(torch.randn(256, 32)).square().sum().backward()
+    (plan,) = backend.plans
+    hits = {k: n for part in counters.values() for k, n in part.items() if k.endswith("_hit")}
+    return [p.grad for p in net.parameters() if p.grad is not None], plan, hits
+
+
+def test_a_warm_start_brings_the_plan_and_another_budget_is_none(folder: Path) -> None:
+    grads, plan, hits = step(0.7)
+    assert hits.get("autograd_cache_hit", 0) == 0
+    assert plan.recomputed
+    again, same, hits = step(0.7)
+    assert hits["autograd_cache_hit"] == 1
+    assert same == plan
+    torch.testing.assert_close(again, grads)
+    other, all_saved, hits = step(1.0)
+    assert hits.get("autograd_cache_hit", 0) == 0
+    assert not all_saved.recomputed
+    torch.testing.assert_close(other, grads)
+    for path in folder.glob("plan-*"):
+        path.unlink()
+    found, anew, hits = step(0.7)  # code without a record is compiled once more
+    assert anew == plan
+    torch.testing.assert_close(found, grads)
+    assert step(0.7)[2]["autograd_cache_hit"] == 1
+
+
+def test_a_budget_in_bytes_uses_the_cache_of_graphs_alone() -> None:
+    """AOTAutograd's would skip the counting of what the forward hands on."""
+    _, plan, _ = step("4 MiB")
+    _, same, hits = step("4 MiB")
+    assert hits.get("autograd_cache_hit", 0) == 0
+    assert hits["fxgraph_cache_hit"] == 2
+    assert same == plan
+
+
+def test_a_key_holds_all_that_a_plan_depends_on() -> None:
+    def captured(width: int) -> fx.GraphModule:
+        graph = fx.Graph()
+        graph.output(graph.call_function(torch.narrow, (graph.placeholder("x"), 0, 0, width)))
+        return fx.GraphModule({}, graph)
+
+    x = torch.ones(4, requires_grad=True)
+    plain = Options.parse(0.5)
+    keys = [
+        records.key_of(captured(2), (x,), plain, 0),
+        records.key_of(captured(3), (x,), plain, 0),
+        records.key_of(captured(2), (torch.ones(4),), plain, 0),
+        records.key_of(captured(2), (x.double(),), plain, 0),
+        records.key_of(captured(2), (x,), Options.parse(0.4), 0),
+        records.key_of(captured(2), (x,), Options.parse(0.5, policy={"aten.mm": "save"}), 0),
+        records.key_of(captured(2), (x,), Options.parse(0.5, device="a100"), 0),
+        records.key_of(captured(2), (x,), Options.parse("1 MiB"), 0),
+        records.key_of(captured(2), (x,), Options.parse("1 MiB"), 7),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert records.key_of(captured(2), (x,), plain, 5) == keys[0]  # a fraction is of one graph
+    assert records.key_of(captured(2), (x,), Options.parse(0.5, policy=lambda n: None), 0) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"plan": 3, "margin": 0}', '{"plan": "{}"}'])
+def test_a_record_that_cannot_be_read_counts_as_none(folder: Path, text: str) -> None:
+    folder.mkdir(parents=True)
+    (folder / "plan-abc.json").write_text(text)
+    assert records.load("abc") is None
