@@ -13,7 +13,7 @@ from passes.rerun import rerun_form
 
 from .pins import Pins
 from .problem import Kind, Op, Phase, Problem, Value
-from .rules import fixed, unsaveable
+from .rules import FIXED, VOUCHED, fixed, unsaveable
 
 __all__ = ["Sizing", "formulate"]
 
@@ -58,7 +58,7 @@ def formulate(joint: JointGraph, sizing: Sizing, pins: Pins | None = None) -> Pr
         role, side = joint.roles[node.name], joint.sides[node.name]
         if role is Role.OP:
             order[side].append(len(ops))
-            ops.append(_op(joint, node, sizing, index, pins.saved.get(node.name, "")))
+            ops.append(_op(joint, node, sizing, index, pins))
         elif role is Role.OUTPUT:
             backward.append(len(ops))
             ops.append(_exit(joint, sizing, index))
@@ -92,7 +92,12 @@ def _unsaveable(joint: JointGraph, node: fx.Node, pins: Pins) -> str:
     return unsaveable(joint, node) or pins.recomputed.get(node.name, "")
 
 
-def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int], pinned: str) -> Op:
+def _fixed(joint: JointGraph, node: fx.Node, pins: Pins) -> str:
+    rules = VOUCHED if node.name in pins.vouched else FIXED
+    return fixed(joint, node, rules) or pins.saved.get(node.name, "")
+
+
+def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int], pins: Pins) -> Op:
     spare = sum(sizing.storage(t) for t in joint.spare.get(node.name, ()))
     early = joint.sides[node.name] is Side.EARLY
     first = joint.sides[node.name] in (Side.FORWARD, Side.EARLY)
@@ -105,7 +110,7 @@ def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int],
         flops=sizing.flops(node),
         workspace=0 if early else spare + sizing.workspace(node),
         phase=Phase(joint.sides[node.name].value),
-        fixed=fixed(joint, node) or pinned,
+        fixed=_fixed(joint, node, pins),
         again=tuple(index[s] for s in _again(joint, node)),
         again_workspace=_held_meanwhile(joint, node, sizing),
     )

@@ -55,6 +55,7 @@ class Attempt:
         self._marks: dict[str, str] = {}
         self._held = ledger.held()
         self._key: str | None = None
+        self._training = True
         self._known: Record | None = None
 
     def compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -109,7 +110,8 @@ class Attempt:
                 self.ledger.budget is None,
             )
             if self.planned is None and not _trains(example_inputs):
-                return True  # a graph without a backward
+                self._training = False
+                return True
             if self.compiled.both:
                 self._known = None
                 return False
@@ -131,6 +133,8 @@ class Attempt:
 
     def plans(self) -> list[Plan]:
         """The plan, with the peak of the compiled code as its prediction; none for inference."""
+        if not self._training:
+            return []
         if self._known is not None:
             return [self._known.plan]
         return [] if self.planned is None else [self.planned.plan]

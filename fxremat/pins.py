@@ -106,11 +106,13 @@ class Pins:
         saved: for ops that may not run again, why.
         recomputed: for storages that may not be saved, why.
         weights: for ops whose price is not their time, by what it is multiplied.
+        vouched: ops that the user's policy wants recomputed, and thereby says to be pure.
     """
 
     saved: Mapping[str, str] = field(default_factory=dict)
     recomputed: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
+    vouched: frozenset[str] = frozenset()
 
 
 def marks_in(graph: fx.Graph) -> dict[str, str]:
@@ -140,6 +142,7 @@ def pins_of(joint: JointGraph, policy: Policy | None, marks: Mapping[str, str]) 
     saved: dict[str, str] = {}
     recomputed: dict[str, str] = {}
     weights: dict[str, float] = {}
+    vouched: set[str] = set()
 
     def pin(storage: str, verdict: str, reason: str) -> None:
         if verdict == "save":
@@ -161,11 +164,13 @@ def pins_of(joint: JointGraph, policy: Policy | None, marks: Mapping[str, str]) 
             pin(joint.storages[node.name], mark, f"fxremat.{mark}() says so")
         elif joint.roles[node.name] is Role.OP:
             verdict, reason = _verdict(node, policy)
+            if verdict in ("recompute", "prefer_recompute"):
+                vouched.add(node.name)
             if verdict in ("prefer_save", "prefer_recompute"):
                 weights[node.name] = DEARER if verdict == "prefer_save" else CHEAPER
             for storage in joint.makes(node) if verdict in ("save", "recompute") else ():
                 pin(storage, verdict or "", reason)
-    return Pins(saved, recomputed, weights)
+    return Pins(saved, recomputed, weights, frozenset(vouched))
 
 
 def _maker(joint: JointGraph, storage: str) -> str:

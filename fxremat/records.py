@@ -20,6 +20,7 @@ from torch import fx
 from . import cache, profiles
 from .fakes import hint
 from .options import Options
+from .pins import module_path
 from .plan import FORMAT, Plan
 
 __all__ = ["Record", "key_of", "load", "store"]
@@ -60,6 +61,7 @@ def key_of(
         *(cache.machine(torch.device(d)) for d in devices),
         *(_code(m.graph) for m in module.modules() if isinstance(m, fx.GraphModule)),
         *(_text(i) for i in inputs),
+        f"{torch.is_grad_enabled()} {torch.is_inference_mode_enabled()}",
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
@@ -69,7 +71,7 @@ def load(key: str) -> Record | None:
     data = cache.load(f"plan-{key}")
     try:
         return None if data is None else Record(Plan.from_json(data["plan"]), int(data["margin"]))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
@@ -79,7 +81,7 @@ def store(key: str, record: Record) -> None:
 
 
 def _code(graph: fx.Graph) -> str:
-    notes = (f"{n.name} {n.meta['custom']}" for n in graph.nodes if n.meta.get("custom"))
+    notes = (f"{n.name} {module_path(n)} {n.meta.get('custom')}" for n in graph.nodes)
     return "\n".join((str(graph), *notes))
 
 

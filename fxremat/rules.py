@@ -14,12 +14,12 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from passes.effects import draws, happens_once, keeps_input
+from passes.effects import draws, happens_once, is_custom, keeps_input
 from passes.joint import JointGraph, Role, Side, leaves, mutated_arguments
 from passes.private import HigherOrderOperator, OpOverload
 from passes.rerun import rerun_form
 
-__all__ = ["FIXED", "UNSAVEABLE", "Rule", "fixed", "unsaveable"]
+__all__ = ["FIXED", "UNSAVEABLE", "VOUCHED", "Rule", "fixed", "unsaveable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,10 @@ class Rule:
 
 def _early(joint: JointGraph, node: fx.Node) -> bool:
     return joint.sides[node.name] is Side.EARLY
+
+
+def _custom(joint: JointGraph, node: fx.Node) -> bool:
+    return is_custom(node) and node.name not in joint.states
 
 
 def _random(joint: JointGraph, node: fx.Node) -> bool:
@@ -121,7 +125,11 @@ FIXED: tuple[Rule, ...] = (
     Rule("discrete", _discrete, "its choice may differ between runs and steers what follows"),
     Rule("opaque", _not_a_tensor_op, "it is no ATen call, so what it does is not known"),
     Rule("policy", _must_save, "a checkpoint policy says MUST_SAVE"),
+    Rule("custom", _custom, "it is a custom op, which may draw without saying so"),
 )
+
+
+VOUCHED = tuple(rule for rule in FIXED if rule.name != "custom")  # where the user says it is pure
 
 
 def _opaque_value(joint: JointGraph, node: fx.Node) -> bool:

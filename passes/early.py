@@ -113,6 +113,9 @@ def _replayable(joint: JointGraph, node: fx.Node) -> torch.device | None:
     assert isinstance(node.target, OpOverload)  # draws() and is_custom() say no to others
     if node.target._schema.is_mutable:
         return None
+    direct = any(isinstance(a, fx.Node) and _is_tensor(a.meta.get("val")) for a in node.args)
+    if not direct and "device" not in node.kwargs:
+        return None  # run_with_rng_state could not tell whose generator is meant
     tensors = [t for t in pytree.tree_leaves(node.meta["val"]) if isinstance(t, torch.Tensor)]
     devices = {t.device for t in tensors}
     devices |= {a.meta["val"].device for a in leaves(node) if _is_tensor(a.meta.get("val"))}

@@ -137,6 +137,8 @@ def compile_with_inductor(
     def compile_half(*args: Any, **kwargs: Any) -> Any:
         made: Any = compile_fx_inner(*args, **kwargs)
         if not kwargs.get("is_backward") and not kwargs.get("is_inference"):
+            if not hasattr(made, "current_callable"):  # a graph without ops is left as it is
+                return watch(made)
             made.current_callable = watch(made.current_callable)
         return made
 

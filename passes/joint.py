@@ -280,8 +280,13 @@ def _sides(
     early: set[str],
 ) -> dict[str, Side]:
     sides: dict[str, Side] = {}
+    late = False  # whether the backward has begun; autograd.Functions leave their ops untagged
     for node in graph.nodes:
-        sides[node.name] = Side.BACKWARD if _from_backward(node, sides, roles) else Side.EITHER
+        tag = node.meta.get("partitioner_tag")
+        late = late or (node.op == "call_function" and tag == "is_backward")
+        mine = late and tag is None and node.op == "call_function" and impure(node)
+        backward = mine or _from_backward(node, sides, roles)
+        sides[node.name] = Side.BACKWARD if backward else Side.EITHER
     written = {
         storages[a.name]
         for n in graph.nodes

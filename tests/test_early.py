@@ -77,10 +77,12 @@ def step(program: Program, args: list[Tensor]) -> list[Tensor]:
     return [loss.detach(), *grads, *(a.detach() for a in args), torch.rand(3)]
 
 
-def compiled(program: Program, args: list[Tensor], budget: object) -> tuple[list[Tensor], Plan]:
+def compiled(
+    program: Program, args: list[Tensor], budget: object, **options: Any
+) -> tuple[list[Tensor], Plan]:
     """The same of the compiled program, and its plan."""
     torch.compiler.reset()
-    backend = fxremat.backend(budget, inner="eager", on_infeasible="closest")
+    backend = fxremat.backend(budget, inner="eager", on_infeasible="closest", **options)
     found = step(torch.compile(program, backend=backend, fullgraph=True), args)
     (plan,) = backend.plans
     return found, plan
@@ -109,6 +111,70 @@ def test_a_random_op_draws_the_same_again(name: str) -> None:
         assert {s.removesuffix("_rng") for s in states} <= set(plan.recomputed)
         replayed = replayed or bool(states)
     assert replayed or name not in REPLAYED
+
+
+@torch.library.custom_op("fxremat_tests::noise", mutates_args=())
+def noise(rows: int) -> Tensor:
+    """Takes no tensor, so that it cannot be told which generator it draws from."""
+    return torch.rand(rows, WIDTH, dtype=torch.float64)
+
+
+@noise.register_fake
+def _(rows: int) -> Tensor:
+    return torch.empty(rows, WIDTH, dtype=torch.float64)
+
+
+def test_a_custom_op_whose_draw_cannot_be_replayed_runs_once() -> None:
+    def args() -> list[Tensor]:
+        torch.manual_seed(0)
+        return [leaf(256, WIDTH), leaf(WIDTH, WIDTH)]
+
+    program = repeated(lambda h: (h * noise(h.shape[0])).sin())
+    found, plan = compiled(program, args(), "min")
+    assert not [n for n in plan.recomputed if n.startswith("noise")]
+    torch.testing.assert_close(found, step(program, args()))
+    found, plan = compiled(program, args(), "min", policy={"fxremat_tests.noise": "recompute"})
+    assert [n for n in plan.recomputed if n.startswith("noise")]  # at the user's own risk
+
+
+class Shaken(torch.autograd.Function):
+    """The backward draws random numbers that do not depend on the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        made: Tensor = grad * torch.rand_like(x) * torch.bernoulli(x.sigmoid()) * x.cos()
+        return made
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
+def test_a_draw_of_the_backward_stays_there() -> None:
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        for _ in range(3):
+            x = functional.dropout(Shaken.apply(x @ w), 0.2)  # type: ignore[no-untyped-call]
+        return x.sum()
+
+    def run(used: Program) -> list[Tensor]:
+        torch.manual_seed(0)
+        x, w = leaf(64, WIDTH), leaf(WIDTH, WIDTH)
+        loss = used(x, w)
+        between = torch.rand(3)
+        loss.backward()
+        assert x.grad is not None
+        assert w.grad is not None
+        return [loss.detach(), between, x.grad, w.grad, torch.rand(3)]
+
+    expected = run(program)
+    for budget in (1.0, "min"):
+        torch.compiler.reset()
+        backend = fxremat.backend(budget, inner="eager")
+        found = run(torch.compile(program, backend=backend, fullgraph=True))
+        torch.testing.assert_close(found, expected)
 
 
 def test_a_draw_from_a_generator_of_its_own_is_saved() -> None:

@@ -63,7 +63,8 @@ def complex_numbers() -> Made:
     def run(x: Tensor, w: Tensor) -> Tensor:
         z = torch.complex(x @ w, (x @ w).sin())
         z = (z * z.conj()).exp() * torch.fft.fft(z)
-        return z.abs().log1p()
+        made: Tensor = z.abs().log1p()
+        return made
 
     return run, (leaf(4, 6), leaf(6, 6))
 
@@ -420,7 +421,7 @@ def test_sizes_change_from_step_to_step(dynamic: bool | None) -> None:
 
     run = torch.compile(program, backend=backend, dynamic=dynamic)
     for rows in (8, 12, 5, 1, 8):
-        found = []
+        found: list[list[Tensor]] = []
         for used in (run, program):
             torch.manual_seed(rows)
             x = leaf(rows, 6)
@@ -456,7 +457,7 @@ def test_gradients_add_up_over_two_forwards_and_evaluation_between() -> None:
 def test_one_model_compiled_with_two_budgets() -> None:
     torch.compiler.reset()
     net, x = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)), torch.randn(4, 6)
-    found = []
+    found: list[list[Any]] = []
     for backend in (fxremat.backend(1.0, inner="eager"), fxremat.backend("min", inner="eager")):
         net.zero_grad()
         torch.compile(net, backend=backend)(x).sin().sum().backward()

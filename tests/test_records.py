@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from fxremat import records
 from fxremat.options import Options
 from fxremat.plan import Plan
 
+INFINITE = '{"plan": "{}", "margin": Infinity}'
 pytestmark = pytest.mark.filterwarnings("default")
 
 
@@ -69,9 +71,11 @@ def test_a_budget_in_bytes_uses_the_cache_of_graphs_alone() -> None:
 
 
 def test_a_key_holds_all_that_a_plan_depends_on() -> None:
-    def captured(width: int) -> fx.GraphModule:
+    def captured(width: int, module: str = "") -> fx.GraphModule:
         graph = fx.Graph()
-        graph.output(graph.call_function(torch.narrow, (graph.placeholder("x"), 0, 0, width)))
+        node = graph.call_function(torch.narrow, (graph.placeholder("x"), 0, 0, width))
+        node.meta["nn_module_stack"] = {"m": (f"L['self'].{module}", nn.Module)}
+        graph.output(node)
         return fx.GraphModule({}, graph)
 
     x = torch.ones(4, requires_grad=True)
@@ -86,14 +90,49 @@ def test_a_key_holds_all_that_a_plan_depends_on() -> None:
         records.key_of(captured(2), (x,), Options.parse(0.5, device="a100"), 0),
         records.key_of(captured(2), (x,), Options.parse("1 MiB"), 0),
         records.key_of(captured(2), (x,), Options.parse("1 MiB"), 7),
+        records.key_of(captured(2, module="a"), (x,), plain, 0),
+        records.key_of(captured(2, module="b"), (x,), plain, 0),
     ]
+    with torch.no_grad():
+        keys.append(records.key_of(captured(2), (x,), plain, 0))
     assert len(set(keys)) == len(keys)
     assert records.key_of(captured(2), (x,), plain, 5) == keys[0]  # a fraction is of one graph
     assert records.key_of(captured(2), (x,), Options.parse(0.5, policy=lambda n: None), 0) is None
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"plan": 3, "margin": 0}', '{"plan": "{}"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"plan": 3, "margin": 0}', '{"plan": "{}"}', INFINITE]
+)
 def test_a_record_that_cannot_be_read_counts_as_none(folder: Path, text: str) -> None:
     folder.mkdir(parents=True)
     (folder / "plan-abc.json").write_text(text)
     assert records.load("abc") is None
+
+
+def test_a_graph_without_a_backward_has_no_plan_though_a_record_is_there() -> None:
+    step(0.7)
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    net = nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(32, 32), nn.GELU())))
+    backend = fxremat.backend(0.7)
+    with torch.no_grad():
+        torch.compile(net, backend=backend)(torch.randn(256, 32))
+    assert backend.plans == []
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return -grad
+
+
+def test_a_forward_without_any_op() -> None:
+    torch.compiler.reset()
+    x = torch.ones(4, requires_grad=True)
+    torch.compile(Reversed.apply, backend=fxremat.backend())(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [-1.0] * 4
