@@ -110,6 +110,8 @@ def _replayable(joint: JointGraph, node: fx.Node) -> torch.device | None:
         return None
     if not (draws(node) or is_custom(node)) or generator(node) is not None:
         return None
+    if not _read_in_forward(joint, node):
+        return None  # the forward draws for the backward alone: what it draws is saved
     assert isinstance(node.target, OpOverload)  # draws() and is_custom() say no to others
     if node.target._schema.is_mutable:
         return None
@@ -125,6 +127,23 @@ def _replayable(joint: JointGraph, node: fx.Node) -> torch.device | None:
     if device.type == "cuda":
         return device if device.index in (None, torch.cuda.current_device()) else None
     return device if device.type == "cpu" else None
+
+
+def _read_in_forward(joint: JointGraph, node: fx.Node) -> bool:
+    stack, seen = [node], {node}
+    forward = {n.name for n in joint.outputs()[0]}
+    while stack:
+        at = stack.pop()
+        if at.name in forward:
+            return True
+        for user in at.users:
+            if joint.roles[user.name] in (Role.VIEW, Role.ITEM):
+                if user not in seen:
+                    seen.add(user)
+                    stack.append(user)
+            elif joint.sides[user.name] is Side.FORWARD:
+                return True
+    return False
 
 
 def _overwritten(joint: JointGraph) -> list[tuple[fx.Node, fx.Node]]:

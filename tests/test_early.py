@@ -137,6 +137,21 @@ def test_a_custom_op_whose_draw_cannot_be_replayed_runs_once() -> None:
     assert [n for n in plan.recomputed if n.startswith("noise")]  # at the user's own risk
 
 
+class Kept(torch.autograd.Function):
+    """The forward draws what only the backward reads."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x, torch.rand_like(x))
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        x, drawn = ctx.saved_tensors
+        made: Tensor = grad * drawn * x.cos()
+        return made
+
+
 class Shaken(torch.autograd.Function):
     """The backward draws random numbers that do not depend on the gradient."""
 
@@ -153,10 +168,11 @@ class Shaken(torch.autograd.Function):
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated")
-def test_a_draw_of_the_backward_stays_there() -> None:
+@pytest.mark.parametrize("kind", [Shaken, Kept])
+def test_a_draw_of_the_backward_or_for_it_happens_where_eager_has_it(kind: Any) -> None:
     def program(x: Tensor, w: Tensor) -> Tensor:
         for _ in range(3):
-            x = functional.dropout(Shaken.apply(x @ w), 0.2)  # type: ignore[no-untyped-call]
+            x = functional.dropout(kind.apply(x @ w), 0.2)
         return x.sum()
 
     def run(used: Program) -> list[Tensor]:
