@@ -63,17 +63,29 @@ class Backend:
             return self._with_inductor(module, example_inputs)
         compiler = private.run_op_by_op if inner == "eager" else _boxed(inner)
 
+        counts: list[int] = []
+
         def partition(joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Halves:
             planned = plan_joint(joint, num_fwd_outputs, self.options, held=self._ledger.held())
             self._take(planned.plan)
+            counts.append(num_fwd_outputs)
             return planned.split.forward, planned.split.backward
 
         def forward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            plan = self.plans[-1]
-            return self._ledger.watch(private.boxed(compiler(graph, inputs)), lambda: plan)
+            plan, count = self.plans[-1], counts[-1]
+            run = private.boxed(compiler(graph, inputs))
+            return self._ledger.watch(run, lambda: plan, lambda: count)
+
+        def backward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            return self._ledger.strike(private.boxed(compiler(graph, inputs)))
 
         return private.compile_with_aot(
-            module, example_inputs, compiler, partition, forward_compiler=forward
+            module,
+            example_inputs,
+            compiler,
+            partition,
+            forward_compiler=forward,
+            backward_compiler=backward,
         )
 
     def _with_inductor(

@@ -56,6 +56,7 @@ class Attempt:
         self._held = ledger.held()
         self._key: str | None = None
         self._training = True
+        self._own = 0
         self._known: Record | None = None
 
     def compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -168,6 +169,7 @@ class Attempt:
     def _partition(
         self, joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        self._own = num_fwd_outputs
         self.planned = plan_joint(
             joint,
             num_fwd_outputs,
@@ -180,11 +182,14 @@ class Attempt:
         self._workspaces.update(self.planned.workspaces)
         return self.planned.split.forward, self.planned.split.backward
 
-    def _watch(self, run: Callable[..., Any]) -> Callable[..., Any]:
+    def _watch(self, run: Callable[..., Any], backward: bool) -> Callable[..., Any]:
+        if backward:
+            return self.ledger.strike(run)
+
         def plan() -> Plan | None:
             return None if self.planned is None else self.planned.plan
 
-        return self.ledger.watch(run, plan)
+        return self.ledger.watch(run, plan, lambda: self._own)
 
     def _see(self, graph: fx.Graph) -> None:
         self._marks = marks_in(graph)

@@ -28,7 +28,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from passes.joint import JointGraph, Role, Side
 
-from .errors import OptionError
+from .errors import InfeasibleError, OptionError
 
 __all__ = ["VERDICTS", "Pins", "Policy", "module_path", "pins_of", "recompute", "region", "save"]
 
@@ -116,7 +116,11 @@ class Pins:
 
 
 def marks_in(graph: fx.Graph) -> dict[str, str]:
-    """The marks of a joint graph as traced: by what is marked, not by the alias that marks it."""
+    """The marks of a joint graph as traced: by what is marked, not by the alias that marks it.
+
+    Raises:
+        InfeasibleError: if one value is marked to be saved and to be recomputed.
+    """
     found: dict[str, str] = {}
     for node in graph.nodes:
         mark = node.meta.get("custom", {}).get(PIN)
@@ -124,7 +128,12 @@ def marks_in(graph: fx.Graph) -> dict[str, str]:
             source = node.all_input_nodes[0]
             while source.target in (torch.ops.aten.alias.default, torch.ops.aten.detach.default):
                 source = source.all_input_nodes[0]
-            found[source.name] = mark
+            if found.setdefault(source.name, mark) != mark:
+                said = f"{source.name}: fxremat.save() and fxremat.recompute() both say so"
+                raise InfeasibleError(
+                    f"{source.name} is to be saved and to be recomputed; take one mark away",
+                    (said,),
+                )
     return found
 
 

@@ -51,7 +51,7 @@ def regions_of(joint: JointGraph, patterns: Iterable[tuple[str, Budget]]) -> lis
         patterns: budgets by pattern of the module path.
 
     Raises:
-        BudgetError: if a budget in the model makes no sense.
+        BudgetError: if a budget in the model makes no sense, or regions of one name have several.
     """
     found: dict[str, tuple[Budget, set[str]]] = {}
     for node in joint.nodes:
@@ -64,7 +64,13 @@ def regions_of(joint: JointGraph, patterns: Iterable[tuple[str, Budget]]) -> lis
             continue
         if mark is not None:
             name, _, budget = str(mark).partition("\n")
-            found.setdefault(name, (Budget.parse(budget), set()))[1].update(made)
+            limit, values = found.setdefault(name, (Budget.parse(budget), set()))
+            if limit != Budget.parse(budget):
+                raise BudgetError(
+                    f"regions of the name {name!r} share one budget, but were given {limit} and "
+                    f"{Budget.parse(budget)}; give them names of their own"
+                )
+            values.update(made)
             continue
         for pattern, limit in patterns:
             if any(fnmatchcase(part, pattern) for part in _parents(path)):

@@ -103,7 +103,7 @@ def compile_with_inductor(
     partition: Partition,
     workspace: Workspace,
     before: Callable[[fx.Graph], None] = lambda graph: None,
-    watch: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda run: run,
+    watch: Callable[[Callable[..., Any], bool], Callable[..., Any]] = lambda run, backward: run,
     key: str | None = None,
     whole: bool = False,
 ) -> Compiled:
@@ -115,7 +115,7 @@ def compile_with_inductor(
         partition: splits the joint graph, as AOTAutograd asks for it.
         workspace: bytes that an op holds while it runs as an external kernel.
         before: is shown the joint graph as traced, before Inductor's own passes drop aliases.
-        watch: wraps the callable made of the forward.
+        watch: wraps the callables made of the halves; is told which is the backward.
         key: stands in torch's cache keys for all that the partition and the order of kernels
             depend on beside the graph; None leaves the caches off.
         whole: whether AOTAutograd's cache may be used too, which skips ``partition`` and ``watch``.
@@ -136,10 +136,12 @@ def compile_with_inductor(
 
     def compile_half(*args: Any, **kwargs: Any) -> Any:
         made: Any = compile_fx_inner(*args, **kwargs)
-        if not kwargs.get("is_backward") and not kwargs.get("is_inference"):
-            if not hasattr(made, "current_callable"):  # a graph without ops is left as it is
-                return watch(made)
-            made.current_callable = watch(made.current_callable)
+        if kwargs.get("is_inference"):
+            return made
+        backward = bool(kwargs.get("is_backward"))
+        if not hasattr(made, "current_callable"):  # a graph without ops is left as it is
+            return watch(made, backward)
+        made.current_callable = watch(made.current_callable, backward)
         return made
 
     # A lazy backward would be compiled, and judged, only when it is first run.

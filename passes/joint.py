@@ -27,7 +27,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from .effects import keeps_input
+from .effects import is_custom, keeps_input
 from .errors import GraphError
 from .private import OpOverload, impure, storage_key
 
@@ -284,7 +284,8 @@ def _sides(
     for node in graph.nodes:
         tag = node.meta.get("partitioner_tag")
         late = late or (node.op == "call_function" and tag == "is_backward")
-        mine = late and tag is None and node.op == "call_function" and impure(node)
+        sly = node.op == "call_function" and (impure(node) or is_custom(node))
+        mine = late and tag in (None, "is_backward") and sly
         backward = mine or _from_backward(node, sides, roles)
         sides[node.name] = Side.BACKWARD if backward else Side.EITHER
     written = {

@@ -98,6 +98,7 @@ def compile_with_aot(
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]],
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     forward_compiler: Callable[..., Any] | None = None,
+    backward_compiler: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Trace forward and backward, split, and compile both halves.
 
@@ -108,10 +109,11 @@ def compile_with_aot(
         partition: splits the joint graph, as AOTAutograd asks for it.
         decompositions: how ops are taken apart; None leaves them all whole.
         forward_compiler: compiles the forward where it is not ``compiler``.
+        backward_compiler: compiles the backward where it is not ``compiler``.
     """
     make = aot_autograd(
         fw_compiler=forward_compiler or compiler,
-        bw_compiler=compiler,
+        bw_compiler=backward_compiler or compiler,
         inference_compiler=compiler,
         partition_fn=partition,
         decompositions=dict(decompositions or {}),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 import warnings
 from typing import Any
 
@@ -110,3 +112,53 @@ def test_a_second_forward_before_the_backward_is_warned_of_once(inner: str) -> N
         both = run(x), run(x)
     assert not [w for w in caught if "the step exceeds" in str(w.message)]
     (both[0] + both[1]).sum().backward()
+
+
+def test_results_that_the_user_keeps_do_not_count_once_the_backward_has_run() -> None:
+    torch.compiler.reset()
+    backend = fxremat.backend("1 MiB", inner="eager")
+
+    def program(w: Tensor) -> tuple[Tensor, Tensor]:
+        h = w.sin().tanh()
+        return (h * h).sum(), h
+
+    run = torch.compile(program, backend=backend)
+    kept = []
+    for _ in range(3):
+        loss, h = run(torch.randn(64, 64, requires_grad=True))
+        assert backend._ledger.held() > 0
+        loss.backward()
+        kept.append(h.detach())
+        assert backend._ledger.held() == 0
+    assert len(kept) == 3
+
+
+def test_one_backend_in_several_threads() -> None:
+    torch.compiler.reset()
+    run = torch.compile(
+        lambda w: sum((w * i).sin().cos().square().sum() for i in range(8)),
+        backend=fxremat.backend("1 GiB", inner="eager"),
+    )
+    run(torch.randn(4, 4, requires_grad=True)).backward()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        x = torch.randn(4, 4, requires_grad=True)
+        try:
+            for _ in range(40):
+                for loss in [run(x) for _ in range(4)]:
+                    loss.backward()
+        except BaseException as error:
+            failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert failed == []

@@ -507,3 +507,33 @@ def test_recomputing_what_happens_once_is_refused() -> None:
     error = caught.value.inner_exception  # type: ignore[attr-defined]
     assert isinstance(error, fxremat.InfeasibleError)
     assert any("fxremat.recompute() says so" in step for step in error.path)
+
+
+def sizes_by_mask(x: Tensor, w: Tensor) -> Tensor:
+    h = deep(x, w)
+    return h[h > 0].exp().sin().sum() + torch.masked_select(h, h < 0).cos().sum() + h.sum()
+
+
+def sizes_by_item(x: Tensor, w: Tensor) -> Tensor:
+    h = deep(x, w)
+    count = int(h.abs().sum().int().clamp(1, 3).item())
+    torch._check(count >= 0)
+    torch._check(count <= 3)
+    return h[:count].exp().sin().sum()
+
+
+@pytest.mark.parametrize("program", [sizes_by_mask, sizes_by_item])
+def test_sizes_that_depend_on_data(program: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """They count with their bounds, so that the prediction is an upper one."""
+    settings = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+
+    def make() -> Made:
+        return program, (leaf(4, 6), leaf(6, 6))
+
+    expected = outcome(make, None)
+    for budget in (None, "min"):
+        backend = fxremat.backend(budget, inner="eager")
+        with torch._dynamo.config.patch(settings):
+            found = outcome(make, backend)
+        assert len(backend.plans) == 1
+        torch.testing.assert_close(found, expected)

@@ -263,3 +263,26 @@ def test_dropout_in_a_pinned_region_keeps_its_mask() -> None:
     _, plan = run(program)
     assert "native_dropout" in plan.recomputed
     assert "native_dropout_rng" in saved(plan)
+
+
+def test_two_marks_of_one_value_are_refused() -> None:
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        h = (x @ w).tanh()
+        return (fxremat.save(h).sin() * fxremat.recompute(h).cos()).sum()
+
+    error = failure(program)
+    assert isinstance(error, InfeasibleError)
+    assert "to be saved and to be recomputed" in str(error)
+    assert error.path
+
+
+def test_two_budgets_of_one_region_are_refused() -> None:
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        with fxremat.region(0.9, "part"):
+            h = (x @ w).exp()
+        with fxremat.region("min", "part"):
+            return h.sin().sum()
+
+    error = failure(program)
+    assert isinstance(error, BudgetError)
+    assert "'part' share one budget" in str(error)
