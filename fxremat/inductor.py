@@ -10,6 +10,7 @@ torch's caches stay on: what has been compiled before comes with the plan that w
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -83,15 +84,15 @@ class Attempt:
         self._margin += self.excess
         if self._tries < ATTEMPTS:
             return False
-        if self.options.on_infeasible == "closest":
-            return True
-        raise BudgetError(
+        message = (
             f"no plan found that Inductor compiles to within {limit} bytes "
             f"({format_bytes(limit or 0)}); the last of {ATTEMPTS} needs {peak} bytes. "
-            "Ask for more, for budget='min', or use inner='eager'",
-            asked=limit,
-            least=peak,
+            "Ask for more, for budget='min', or use inner='eager'"
         )
+        if self.options.on_infeasible == "raise":
+            raise BudgetError(message, asked=limit, least=peak)
+        warnings.warn(message, stacklevel=2)
+        return True
 
     def _run_inductor(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
         """Compile; whether that gave what the record tells of."""

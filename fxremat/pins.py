@@ -28,6 +28,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from passes.joint import JointGraph, Role, Side
 
+from .budget import Budget
 from .errors import InfeasibleError, OptionError
 
 __all__ = ["VERDICTS", "Pins", "Policy", "module_path", "pins_of", "recompute", "region", "save"]
@@ -74,6 +75,8 @@ def recompute(x: Tensor) -> Tensor:
 
 
 def _marked(x: Tensor, verdict: str) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise OptionError(f"fxremat.{verdict}({x!r}): not a tensor; give the tensor itself")
     if not torch.compiler.is_compiling():
         return x
     with annotate({PIN: verdict}):
@@ -86,7 +89,7 @@ def region(budget: object, name: str = "") -> AbstractContextManager[Any]:
 
     Args:
         budget: bytes, or a fraction of what the part holds when nothing is recomputed, written as
-            for :func:`fxremat.backend`.
+            for :func:`fxremat.backend`: a number, a string, or None for no limit.
         name: parts of one name share one budget; without a name, those of the same budget do.
 
     Example:
@@ -95,6 +98,8 @@ def region(budget: object, name: str = "") -> AbstractContextManager[Any]:
         >>> with fxremat.region(0.5, "attention"):
         ...     y = x.sin()
     """
+    if not torch.compiler.is_compiling():
+        Budget.parse(budget)  # complains where the model is first run in eager
     return annotate({REGION: f"{name or budget}\n{budget}"})
 
 
@@ -122,6 +127,7 @@ def marks_in(graph: fx.Graph) -> dict[str, str]:
         InfeasibleError: if one value is marked to be saved and to be recomputed.
     """
     found: dict[str, str] = {}
+    _warn_of_nested(graph)
     for node in graph.nodes:
         mark = node.meta.get("custom", {}).get(PIN)
         if mark is not None and node.target is torch.ops.aten.alias.default:
@@ -135,6 +141,20 @@ def marks_in(graph: fx.Graph) -> dict[str, str]:
                     (said,),
                 )
     return found
+
+
+def _warn_of_nested(graph: fx.Graph) -> None:
+    """Marks within the branches of higher-order ops cannot be heeded: these run as a whole."""
+    for module in graph.owning_module.modules() if graph.owning_module is not None else ():
+        if not isinstance(module, fx.GraphModule) or module.graph is graph:
+            continue
+        if any(PIN in n.meta.get("custom", {}) for n in module.graph.nodes):
+            warnings.warn(
+                "fxremat.save() and fxremat.recompute() are not heeded within the branches of "
+                "torch.cond and other higher-order ops, which run as a whole",
+                stacklevel=2,
+            )
+            return
 
 
 def pins_of(joint: JointGraph, policy: Policy | None, marks: Mapping[str, str]) -> Pins:

@@ -70,7 +70,9 @@ def load(key: str) -> Record | None:
     """The record under a key, or None if there is none that can be read."""
     data = cache.load(f"plan-{key}")
     try:
-        return None if data is None else Record(Plan.from_json(data["plan"]), int(data["margin"]))
+        if data is None or int(data["margin"]) < 0:
+            return None
+        return Record(Plan.from_json(data["plan"]), int(data["margin"]))
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
@@ -85,9 +87,16 @@ def _code(graph: fx.Graph) -> str:
     return "\n".join((str(graph), *notes))
 
 
+def _size(size: Any) -> Any:
+    try:
+        return hint(size)
+    except Exception:  # the ragged size of a nested tensor has no number
+        return str(size)
+
+
 def _text(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        size, stride = [hint(s) for s in value.shape], [hint(s) for s in value.stride()]
+        size, stride = [_size(s) for s in value.shape], [_size(s) for s in value.stride()]
         symbolic = [str(s) for s in value.shape]
         return (
             f"{value.dtype} {size} {stride} {symbolic} {value.device} {value.requires_grad} "

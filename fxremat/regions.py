@@ -63,12 +63,13 @@ def regions_of(joint: JointGraph, patterns: Iterable[tuple[str, Budget]]) -> lis
         if not made:
             continue
         if mark is not None:
-            name, _, budget = str(mark).partition("\n")
-            limit, values = found.setdefault(name, (Budget.parse(budget), set()))
-            if limit != Budget.parse(budget):
+            name, _, text = str(mark).rpartition("\n")
+            budget = Budget() if text == "None" else Budget.parse(text)
+            limit, values = found.setdefault(name, (budget, set()))
+            if limit != budget:
                 raise BudgetError(
                     f"regions of the name {name!r} share one budget, but were given {limit} and "
-                    f"{Budget.parse(budget)}; give them names of their own"
+                    f"{budget}; give them names of their own"
                 )
             values.update(made)
             continue

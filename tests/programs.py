@@ -222,7 +222,8 @@ ONE: dict[str, Unary] = {
     "rand": lambda x, s: x * torch.rand_like(x),
     "bernoulli": lambda x, s: x * torch.bernoulli(x.sigmoid()),
     "uniform": lambda x, s: x + torch.empty_like(x).uniform_(),
-    "rrelu": lambda x, s: functional.rrelu(x, training=True),
+    # AOTAutograd draws in another order than eager where the input is not contiguous
+    "rrelu": lambda x, s: functional.rrelu(x.contiguous(), training=True),
     "chunks": _chunks,
     "unbound": _unbound,
     "topk": _topped,

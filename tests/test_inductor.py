@@ -1,15 +1,27 @@
 """Inductor as the inner compiler: what its code really holds, and that a budget binds it."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
+from torch._inductor.utils import fresh_cache
 
 import fxremat
+from fxremat import records
 from fxremat.inductor import ATTEMPTS
 from tests.test_backend import BUDGETS, compiled, made, make, measure, step
 
 # Inductor warns of what it does not find on this machine; that is not under test.
 pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(autouse=True)
+def _cold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is taken from a cache."""
+    monkeypatch.setattr(records, "load", lambda key: None)
+    with fresh_cache():
+        yield
 
 
 @pytest.mark.parametrize(

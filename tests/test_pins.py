@@ -286,3 +286,33 @@ def test_two_budgets_of_one_region_are_refused() -> None:
     error = failure(program)
     assert isinstance(error, BudgetError)
     assert "'part' share one budget" in str(error)
+
+
+def test_what_is_no_tensor_cannot_be_marked() -> None:
+    with pytest.raises(OptionError, match=r"fxremat.save\(3\): not a tensor"):
+        fxremat.save(3)  # type: ignore[arg-type]
+
+
+def test_a_region_without_a_limit_and_one_that_makes_no_sense() -> None:
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        with fxremat.region(None, "a\nb"):
+            return (x @ w).exp().sin().sum()
+
+    _, plan = run(program)
+    assert plan.recomputed == ()
+    with pytest.raises(BudgetError, match="-0.5"):
+        fxremat.region(-0.5)
+
+
+def test_marks_within_a_branch_are_warned_of() -> None:
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        y: Tensor = torch.cond(
+            x.sum() > 0,
+            lambda a, b: fxremat.recompute((a @ b).exp()).sin(),
+            lambda a, b: (a @ b).cos(),
+            (x, w),
+        )
+        return y.sum()
+
+    with pytest.warns(UserWarning, match="not heeded within the branches"):
+        run(program)
