@@ -300,7 +300,7 @@ def test_a_region_without_a_limit_and_one_that_makes_no_sense() -> None:
 
     _, plan = run(program)
     assert plan.recomputed == ()
-    with pytest.raises(BudgetError, match="-0.5"):
+    with pytest.raises(BudgetError, match=r"-0\.5"):
         fxremat.region(-0.5)
 
 
