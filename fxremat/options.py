@@ -42,8 +42,8 @@ class Options:
         policy: what must or had better be saved or recomputed: pairs of a pattern and
             ``"save"``, ``"recompute"``, ``"prefer_save"`` or ``"prefer_recompute"``, or a callable
             that takes a graph node and returns one of these or None. A pattern (``fnmatch``) is
-            held against the op (``"aten.mm"``), the path of its module (``"blocks.*.attn"``) and
-            the name of the node; the first that matches counts.
+            held against the op (``"aten.mm"``), the path of its module and of those around it
+            (``"blocks.*.attn"``), and the name of the node; the first that matches counts.
         regions: budgets for parts of the model: from patterns of module paths to what these hold
             between forward and backward, in bytes or as a fraction of what they hold when nothing
             is recomputed.

@@ -31,7 +31,18 @@ from passes.joint import JointGraph, Role, Side
 from .budget import Budget
 from .errors import InfeasibleError, OptionError
 
-__all__ = ["VERDICTS", "Pins", "Policy", "module_path", "pins_of", "recompute", "region", "save"]
+__all__ = [
+    "VERDICTS",
+    "Pins",
+    "Policy",
+    "marks_in",
+    "module_path",
+    "module_paths",
+    "pins_of",
+    "recompute",
+    "region",
+    "save",
+]
 
 Verdict = Literal["save", "recompute", "prefer_save", "prefer_recompute"]
 VERDICTS = ("save", "recompute", "prefer_save", "prefer_recompute")
@@ -228,9 +239,15 @@ def _verdict(node: fx.Node, policy: Policy | None) -> tuple[str | None, str]:
 
 
 def names(node: fx.Node) -> tuple[str, ...]:
-    """What a pattern of a policy is held against: op with and without overload, path, name."""
+    """What a pattern of a policy is held against: op with and without overload, paths, name."""
     target = str(node.target)
-    return target, target.rpartition(".")[0], module_path(node), node.name
+    return target, target.rpartition(".")[0], node.name, *module_paths(node)
+
+
+def module_paths(node: fx.Node) -> list[str]:
+    """The paths of the module that a node comes from and of those around it, innermost first."""
+    parts = module_path(node).split(".")
+    return [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
 
 
 def module_path(node: fx.Node) -> str:

@@ -18,7 +18,7 @@ from .budget import Budget, format_bytes
 from .errors import BudgetError
 from .mincut import Cutter
 from .network import Prices
-from .pins import REGION, module_path
+from .pins import REGION, module_paths
 from .problem import Kind, Phase, Problem
 from .solvers.starts import baseline
 from .timeline import replay
@@ -59,7 +59,6 @@ def regions_of(joint: JointGraph, patterns: Iterable[tuple[str, Budget]]) -> lis
             continue
         made = joint.makes(node)
         mark = node.meta.get("custom", {}).get(REGION)
-        path = module_path(node)
         if not made:
             continue
         if mark is not None:
@@ -74,16 +73,10 @@ def regions_of(joint: JointGraph, patterns: Iterable[tuple[str, Budget]]) -> lis
             values.update(made)
             continue
         for pattern, limit in patterns:
-            if any(fnmatchcase(part, pattern) for part in _parents(path)):
+            if any(fnmatchcase(path, pattern) for path in module_paths(node)):
                 found.setdefault(pattern, (limit, set()))[1].update(made)
                 break
     return [Region(name, budget, frozenset(v)) for name, (budget, v) in found.items()]
-
-
-def _parents(path: str) -> list[str]:
-    """A module's path and those of the modules around it."""
-    parts = path.split(".")
-    return [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
 
 
 def within(problem: Problem, regions: list[Region]) -> Problem:

@@ -121,6 +121,17 @@ def test_a_table_goes_by_the_path_of_the_module() -> None:
     assert plan.recomputed == ("addmm_1",)
 
 
+def test_a_path_means_the_modules_within_too() -> None:
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(3)))
+
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        y: Tensor = net(x @ w)
+        return y.sum()
+
+    _, plan = run(program, policy={"[01]": "recompute"})
+    assert set(plan.recomputed) == {"addmm", "gelu", "addmm_1", "gelu_1"}
+
+
 def test_a_callable_decides_node_by_node() -> None:
     def policy(node: fx.Node) -> str | None:
         return "recompute" if node.target is torch.ops.aten.exp.default else None
