@@ -63,44 +63,31 @@ class Backend:
             return self._with_inductor(module, example_inputs)
         compiler = private.run_op_by_op if inner == "eager" else _boxed(inner)
 
-        counts: list[int] = []
+        made: list[Plan] = []
 
         def partition(joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Halves:
             planned = plan_joint(joint, num_fwd_outputs, self.options, held=self._ledger.held())
+            made.append(planned.plan)
             self._take(planned.plan)
-            counts.append(num_fwd_outputs)
             return planned.split.forward, planned.split.backward
 
-        def forward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            plan, count = self.plans[-1], counts[-1]
-            run = private.boxed(compiler(graph, inputs))
-            return self._ledger.watch(run, lambda: plan, lambda: count)
-
-        def backward(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            return self._ledger.strike(private.boxed(compiler(graph, inputs)))
-
-        return private.compile_with_aot(
-            module,
-            example_inputs,
-            compiler,
-            partition,
-            forward_compiler=forward,
-            backward_compiler=backward,
-        )
+        run = private.compile_with_aot(module, example_inputs, compiler, partition)
+        return self._ledger.watch(run, made[-1] if made else None)
 
     def _with_inductor(
         self, module: fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Callable[..., Any]:
         """Compile, and plan again with a margin where the compiled code would break the budget."""
-        attempt = Attempt(self.options, self._ledger)
+        attempt = Attempt(self.options, self._ledger.held())
         while not attempt.compile(module, example_inputs):
             log.info(
                 "compiled code needs %d bytes more than planned; planning again", attempt.excess
             )
-        for plan in attempt.plans():
+        plans = attempt.plans()
+        for plan in plans:
             self._take(plan)
         assert attempt.compiled.run is not None  # compile() returned
-        return attempt.compiled.run
+        return self._ledger.watch(attempt.compiled.run, plans[-1] if plans else None)
 
     def _take(self, plan: Plan) -> None:
         self.plans.append(plan)

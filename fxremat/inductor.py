@@ -11,7 +11,7 @@ torch's caches stay on: what has been compiled before comes with the plan that w
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from . import records
 from .budget import format_bytes
 from .errors import BudgetError
 from .fakes import signature
-from .ledger import Ledger
 from .options import Options
 from .pins import marks_in
 from .plan import Plan
@@ -38,15 +37,19 @@ ATTEMPTS = 4
 class Attempt:
     """One graph on its way through Inductor.
 
+    Args:
+        options: the backend's.
+        held: bytes that other graphs of the step hold meanwhile.
+
     Attributes:
         compiled: what Inductor made of it last.
         excess: bytes by which the last compiled code was above the budget.
     """
 
-    def __init__(self, options: Options, ledger: Ledger) -> None:
+    def __init__(self, options: Options, held: int = 0) -> None:
         from passes.inductor import Compiled
 
-        self.options, self.ledger = options, ledger
+        self.options = options
         self.compiled = Compiled()
         self.planned: Planned | None = None
         self.excess = 0
@@ -54,10 +57,9 @@ class Attempt:
         self._tries = 0
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
-        self._held = ledger.held()
+        self._held = held
         self._key: str | None = None
         self._training = True
-        self._own = 0
         self._known: Record | None = None
 
     def compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -107,9 +109,7 @@ class Attempt:
                 self._partition,
                 self._workspace,
                 self._see,
-                self._watch,
                 f"{self._key} {self._margin}" if caches else None,
-                self.ledger.budget is None,
             )
             if self.planned is None and not _trains(example_inputs):
                 self._training = False
@@ -170,7 +170,6 @@ class Attempt:
     def _partition(
         self, joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
-        self._own = num_fwd_outputs
         self.planned = plan_joint(
             joint,
             num_fwd_outputs,
@@ -182,15 +181,6 @@ class Attempt:
         )
         self._workspaces.update(self.planned.workspaces)
         return self.planned.split.forward, self.planned.split.backward
-
-    def _watch(self, run: Callable[..., Any], backward: bool) -> Callable[..., Any]:
-        if backward:
-            return self.ledger.strike(run)
-
-        def plan() -> Plan | None:
-            return None if self.planned is None else self.planned.plan
-
-        return self.ledger.watch(run, plan, lambda: self._own)
 
     def _see(self, graph: fx.Graph) -> None:
         self._marks = marks_in(graph)

@@ -2,23 +2,31 @@
 
 A model that breaks into several graphs runs their forwards one after the other and their backwards
 in reverse. While a later graph runs, what earlier ones have returned and handed to their backward
-is live too. The ledger notes the storages of each forward, strikes them out when the backward runs
-that takes them, and asks them whether they are alive, so that a backward which is never run costs
-nothing either.
+is live too. The ledger notes the storages of each call and asks them whether they are alive; a call
+is struck out once its node of autograd has run or is gone. That needs no hold on the compiled code,
+which may come from a cache.
 """
 
 from __future__ import annotations
 
-import itertools
+import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
-from passes.private import StorageWeakRef, storage_key
+from passes.private import (
+    StorageWeakRef,
+    backward_has_run,
+    is_compiled_backward,
+    saved_tensors_are_packed,
+    storage_key,
+)
 
 from .budget import format_bytes
 from .plan import Plan
@@ -26,86 +34,80 @@ from .plan import Plan
 __all__ = ["Ledger"]
 
 Run = Callable[..., Any]
-Held = dict[int, tuple[StorageWeakRef, int]]  # a storage and its bytes, by its key
+DEPTH = 4  # views between an output and its graph's node of autograd
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of a compiled graph: its node of autograd, and the storages it has made."""
+
+    node: weakref.ref[Any]
+    made: Mapping[int, tuple[StorageWeakRef, int]]
+
+    def alive(self) -> dict[int, int]:
+        """Bytes of each storage that is alive, by its key; none once the backward has run."""
+        node = self.node()
+        if node is None or backward_has_run(node):
+            return {}
+        return {k: n for k, (ref, n) in self.made.items() if not ref.expired()}
 
 
 @dataclass
 class Ledger:
-    """Storages that forwards have made for backwards to come; for use from any thread.
+    """Storages that graphs have made for backwards to come; for use from any thread.
 
     Attributes:
         budget: bytes that all graphs of a step may hold together, or None; then nothing is noted.
     """
 
     budget: int | None
-    _calls: dict[int, Held] = field(default_factory=dict)
-    _count: Iterator[int] = field(default_factory=itertools.count)
+    _calls: list[_Call] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _warned: set[str] = field(default_factory=set)
 
     def held(self) -> int:
-        """Bytes that are alive of what forwards have made whose backward has not run."""
-        alive: dict[int, int] = {}
+        """Bytes that are alive of what graphs have made whose backward has not run."""
+        total: dict[int, int] = {}
         with self._lock:
-            for call, storages in list(self._calls.items()):
-                left = {k: (r, n) for k, (r, n) in storages.items() if not r.expired()}
-                alive.update((k, n) for k, (_, n) in left.items())
-                self._calls[call] = left
-                if not left:
-                    del self._calls[call]
-        return sum(alive.values())
+            found = [(call, call.alive()) for call in self._calls]
+            self._calls = [call for call, alive in found if alive]
+        for _, alive in found:
+            total.update(alive)
+        return sum(total.values())
 
-    def watch(self, run: Run, plan: Callable[[], Plan | None], own: Callable[[], int]) -> Run:
-        """A forward, which takes its inputs as a list, that notes what it makes.
+    def watch(self, run: Run, plan: Plan | None) -> Run:
+        """A compiled graph that notes what each call of it makes.
 
         It warns, once for each plan, where the step will exceed its budget because more is held
         than when the plan was made: a second forward before the first backward, for instance.
-
-        Args:
-            run: the forward.
-            plan: its plan.
-            own: how many of its outputs are the user's; the others are for the backward.
         """
-        if self.budget is None:
+        if self.budget is None or plan is None:
             return run
 
-        def watched(args: list[Any]) -> Any:
-            before = set(_keys(args))
-            self._warn(plan())
-            outputs = run(args)
-            if any(key not in before for key in _keys(outputs[own() :])):
-                made = {
-                    storage_key(out): (StorageWeakRef(out.untyped_storage()), _nbytes(out))
-                    for out in outputs
-                    if _has_storage(out) and storage_key(out) not in before
-                }
-                with self._lock:
-                    self._calls[next(self._count)] = made
+        @functools.wraps(run)
+        def watched(*args: Any) -> Any:
+            before = {storage_key(a) for a in args if _has_storage(a)}
+            self._warn(plan)
+            outputs = run(*args)
+            self._note(outputs, before)
             return outputs
 
-        watched._boxed_call = True  # type: ignore[attr-defined]
         return watched
 
-    def strike(self, run: Run) -> Run:
-        """A backward, which takes its inputs as a list, that strikes out what it has taken."""
-        if self.budget is None:
-            return run
+    def _note(self, outputs: Any, before: set[int]) -> None:
+        tensors = [o for o in pytree.tree_leaves(outputs) if _has_storage(o)]
+        node = next((n for o in tensors if (n := _node(o)) is not None), None)
+        if node is None or saved_tensors_are_packed():
+            return  # no backward, or hooks of the user's have put the tensors elsewhere
+        made = {
+            storage_key(t): (StorageWeakRef(t.untyped_storage()), t.untyped_storage().nbytes())
+            for t in (*tensors, *node.saved_tensors)
+            if _has_storage(t) and storage_key(t) not in before
+        }
+        with self._lock:
+            self._calls.append(_Call(weakref.ref(node), made))
 
-        def striking(args: list[Any]) -> Any:
-            taken = set(_keys(args))
-            outputs = run(args)
-            with self._lock:
-                done = [c for c, made in self._calls.items() if not taken.isdisjoint(made)]
-                for call in done[-1:]:  # a storage is made by one call, and its key used again
-                    del self._calls[call]
-            return outputs
-
-        striking._boxed_call = True  # type: ignore[attr-defined]
-        return striking
-
-    def _warn(self, plan: Plan | None) -> None:
-        if plan is None:
-            return
+    def _warn(self, plan: Plan) -> None:
         held = self.held()
         over = held + plan.predicted_peak - (self.budget or 0)
         if over > 0 and held > plan.held and plan.graph not in self._warned:
@@ -119,12 +121,15 @@ class Ledger:
             )
 
 
-def _keys(values: Any) -> Iterator[int]:
-    return (storage_key(v) for v in values if _has_storage(v))
-
-
-def _nbytes(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().nbytes()
+def _node(output: torch.Tensor) -> Any:
+    """The node of autograd of the graph that an output comes from, or None."""
+    nodes = [output.grad_fn]
+    for _ in range(DEPTH):
+        for node in nodes:
+            if is_compiled_backward(node):
+                return node
+        nodes = [n for node in nodes if node is not None for n, _ in node.next_functions]
+    return None
 
 
 def _has_storage(value: Any) -> bool:

@@ -34,7 +34,7 @@ from torch._inductor.codegen.wrapper import (
     FreeLine,
     ReuseLine,
 )
-from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import (
     CustomGraphPass,
     CustomPartitionerFn,
@@ -103,9 +103,7 @@ def compile_with_inductor(
     partition: Partition,
     workspace: Workspace,
     before: Callable[[fx.Graph], None] = lambda graph: None,
-    watch: Callable[[Callable[..., Any], bool], Callable[..., Any]] = lambda run, backward: run,
     key: str | None = None,
-    whole: bool = False,
 ) -> Compiled:
     """Compile with Inductor, its decompositions and joint-graph passes, split by ``partition``.
 
@@ -115,10 +113,8 @@ def compile_with_inductor(
         partition: splits the joint graph, as AOTAutograd asks for it.
         workspace: bytes that an op holds while it runs as an external kernel.
         before: is shown the joint graph as traced, before Inductor's own passes drop aliases.
-        watch: wraps the callables made of the halves; is told which is the backward.
         key: stands in torch's cache keys for all that the partition and the order of kernels
             depend on beside the graph; None leaves the caches off.
-        whole: whether AOTAutograd's cache may be used too, which skips ``partition`` and ``watch``.
     """
     found = Compiled(workspace=workspace)
     patches = {
@@ -134,24 +130,14 @@ def compile_with_inductor(
     fresh = fx.GraphModule(module, copied)
     fresh.meta.update(module.meta)
 
-    def compile_half(*args: Any, **kwargs: Any) -> Any:
-        made: Any = compile_fx_inner(*args, **kwargs)
-        if kwargs.get("is_inference"):
-            return made
-        backward = bool(kwargs.get("is_backward"))
-        if not hasattr(made, "current_callable"):  # a graph without ops is left as it is
-            return watch(made, backward)
-        made.current_callable = watch(made.current_callable, backward)
-        return made
-
     # A lazy backward would be compiled, and judged, only when it is first run.
     settings = {"force_non_lazy_backward_lowering": True}
-    if not whole or key is None:
+    if key is None:
         settings["enable_autograd_cache"] = False
     with functorch_config.patch(settings):
         found.run = cast(
             "Callable[..., Any]",
-            compile_fx(fresh, example_inputs, inner_compile=compile_half, config_patches=patches),
+            compile_fx(fresh, example_inputs, config_patches=patches),
         )
     return found
 

@@ -31,13 +31,16 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "StorageWeakRef",
+    "backward_has_run",
     "boxed",
     "compile_with_aot",
     "extract_modules",
     "graph_module",
     "impure",
+    "is_compiled_backward",
     "run_op_by_op",
     "run_with_rng_state",
+    "saved_tensors_are_packed",
     "storage_key",
 ]
 
@@ -78,6 +81,25 @@ def graph_module(root: Any, graph: fx.Graph) -> fx.GraphModule:
     return _LazyGraphModule(root, graph)
 
 
+def is_compiled_backward(node: Any) -> bool:
+    """Whether a node of autograd is the backward of a graph that AOTAutograd has compiled."""
+    return type(node).__name__ == "CompiledFunctionBackward"
+
+
+def backward_has_run(node: Any) -> bool:
+    """Whether a node of autograd has given its saved tensors away. No hooks of the user's run."""
+    try:
+        node._raw_saved_tensors  # noqa: B018
+    except RuntimeError:
+        return True
+    return False
+
+
+def saved_tensors_are_packed() -> bool:
+    """Whether ``torch.autograd.graph.saved_tensors_hooks`` are in force."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
 def run_op_by_op(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """A callable that runs a graph one op after the other and frees each value after its last use.
 
@@ -97,8 +119,6 @@ def compile_with_aot(
     compiler: Callable[..., Any],
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]],
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
-    forward_compiler: Callable[..., Any] | None = None,
-    backward_compiler: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Trace forward and backward, split, and compile both halves.
 
@@ -108,12 +128,10 @@ def compile_with_aot(
         compiler: makes a callable of a half and its inputs.
         partition: splits the joint graph, as AOTAutograd asks for it.
         decompositions: how ops are taken apart; None leaves them all whole.
-        forward_compiler: compiles the forward where it is not ``compiler``.
-        backward_compiler: compiles the backward where it is not ``compiler``.
     """
     make = aot_autograd(
-        fw_compiler=forward_compiler or compiler,
-        bw_compiler=backward_compiler or compiler,
+        fw_compiler=compiler,
+        bw_compiler=compiler,
         inference_compiler=compiler,
         partition_fn=partition,
         decompositions=dict(decompositions or {}),

@@ -61,13 +61,19 @@ def test_a_warm_start_brings_the_plan_and_another_budget_is_none(folder: Path) -
     assert step(0.7)[2]["autograd_cache_hit"] == 1
 
 
-def test_a_budget_in_bytes_uses_the_cache_of_graphs_alone() -> None:
-    """AOTAutograd's would skip the counting of what the forward hands on."""
+def test_a_warm_start_with_a_budget_in_bytes_is_watched_as_a_cold_one() -> None:
     _, plan, _ = step("4 MiB")
     _, same, hits = step("4 MiB")
-    assert hits.get("autograd_cache_hit", 0) == 0
-    assert hits["fxgraph_cache_hit"] == 2
+    assert hits["autograd_cache_hit"] == 1
     assert same == plan
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    net = nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(32, 32), nn.GELU())))
+    backend = fxremat.backend("4 MiB")
+    loss = torch.compile(net, backend=backend)(torch.randn(256, 32)).square().sum()
+    assert backend._ledger.held() >= plan.saved_bytes > 0
+    loss.backward()
+    assert backend._ledger.held() == 0
 
 
 def test_a_key_holds_all_that_a_plan_depends_on() -> None:
