@@ -162,3 +162,22 @@ def test_one_backend_in_several_threads() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert failed == []
+
+
+def test_hooks_that_move_saved_tensors_are_left_alone() -> None:
+    """What they have put elsewhere is not held here, and asking for it would bring it back."""
+    torch.compiler.reset()
+    backend = fxremat.backend("1 MiB", inner="eager")
+    run = torch.compile(lambda w: w.sin().tanh().square().sum(), backend=backend)
+    w, unpacked = torch.randn(64, 64, requires_grad=True), []
+
+    def unpack(x: Tensor) -> Tensor:
+        unpacked.append(x)
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.clone(), unpack):
+        loss = run(w)
+    assert backend._ledger.held() == 0
+    assert unpacked == []
+    loss.backward()
+    assert unpacked
