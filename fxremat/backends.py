@@ -83,11 +83,10 @@ class Backend:
             log.info(
                 "compiled code needs %d bytes more than planned; planning again", attempt.excess
             )
-        plans = attempt.plans()
-        for plan in plans:
-            self._take(plan)
+        if attempt.plan is not None:
+            self._take(attempt.plan)
         assert attempt.compiled.run is not None  # compile() returned
-        return self._ledger.watch(attempt.compiled.run, plans[-1] if plans else None)
+        return self._ledger.watch(attempt.compiled.run, attempt.plan)
 
     def _take(self, plan: Plan) -> None:
         self.plans.append(plan)

@@ -57,29 +57,22 @@ def hint(size: Any) -> int:
     """A size, symbolic or not, as an int."""
     if isinstance(size, int):
         return size
-    try:
-        return int(guarding_hint_or_throw(size))
-    except GuardOnDataDependentSymNode:
-        bound = _upper_bound(size)
-        return int(optimization_hint(size, fallback=GUESS)) if bound is None else bound
+    told = _told(size)
+    return int(optimization_hint(size, fallback=GUESS)) if told is None else told
 
 
 def unbounded(tensor: torch.Tensor) -> bool:
     """Whether a tensor has a size that depends on data and is not bounded."""
-    for size in tensor.shape:
-        if isinstance(size, torch.SymInt):
-            try:
-                guarding_hint_or_throw(size)
-            except GuardOnDataDependentSymNode:
-                if _upper_bound(size) is None:
-                    return True
-    return False
+    return any(isinstance(s, torch.SymInt) and _told(s) is None for s in tensor.shape)
 
 
-def _upper_bound(size: torch.SymInt) -> int | None:
-    """The largest value that a size which depends on data can have, if that is known."""
-    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
-    return max(int(upper), 0) if upper.is_number and upper < HUGE else None
+def _told(size: torch.SymInt) -> int | None:
+    """The size that was seen or, where it depends on data, its upper bound if it has one."""
+    try:
+        return int(guarding_hint_or_throw(size))
+    except GuardOnDataDependentSymNode:
+        upper = size.node.shape_env.bound_sympy(size.node.expr).upper
+        return max(int(upper), 0) if upper.is_number and upper < HUGE else None
 
 
 def is_symbolic(tensor: torch.Tensor) -> bool:

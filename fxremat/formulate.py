@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from passes.joint import JointGraph, Role, Side
-from passes.rerun import rerun_form
+from passes.rerun import rerun_reads
 
 from .pins import Pins
 from .problem import Kind, Op, Phase, Problem, Value
@@ -126,14 +126,8 @@ def _again(joint: JointGraph, node: fx.Node) -> list[str]:
     """Storages that a further run of a forward op reads beyond what the first one does."""
     if joint.sides[node.name] is not Side.FORWARD:
         return []
-    form = rerun_form(joint, node)
-    if form is None:
-        late = joint.reads_late(node)
-    else:
-        read = [joint.storages[a.name] for a in form.reads if a.name in joint.storages]
-        late = tuple(dict.fromkeys(joint.copies.get(name, name) for name in read))
     mine = joint.reads(node)
-    return [name for name in late if name not in mine]
+    return [name for name in rerun_reads(joint, node) if name not in mine]
 
 
 def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
@@ -143,8 +137,8 @@ def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
     it clones it, after the backward has returned all of them.
     """
     returned = joint.outputs()[1]
-    stored = dict.fromkeys(joint.storages[n.name] for n in returned if n.name in joint.storages)
-    stored = dict.fromkeys(joint.copies.get(name, name) for name in stored)
+    names = [joint.storages[n.name] for n in returned if n.name in joint.storages]
+    stored = dict.fromkeys(joint.copies.get(name, name) for name in names)
     copied = [
         sizing.storage(n.meta["val"].new_empty(n.meta["val"].shape))  # an expanded one in full
         for n in returned

@@ -117,7 +117,7 @@ class Attempt:
             if self.compiled.both:
                 self._known = None
                 return False
-            if self._known is not None and self._of_record():
+            if self._of_record():
                 return True
             self._known = None  # code from a cache without a record: compile it anew
         return False
@@ -133,13 +133,14 @@ class Attempt:
         if self._key is not None and self.planned is not None:
             records.store(self._key, Record(self.planned.plan, self._margin))
 
-    def plans(self) -> list[Plan]:
-        """The plan, with the peak of the compiled code as its prediction; none for inference."""
+    @property
+    def plan(self) -> Plan | None:
+        """The plan, with the peak of the compiled code as its prediction; None for inference."""
         if not self._training:
-            return []
+            return None
         if self._known is not None:
-            return [self._known.plan]
-        return [] if self.planned is None else [self.planned.plan]
+            return self._known.plan
+        return None if self.planned is None else self.planned.plan
 
     def _correct(self, peak: int | None) -> None:
         """Let the plan predict the compiled code's peak.

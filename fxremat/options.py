@@ -153,29 +153,28 @@ def _read_solver(name: str, value: object) -> object:
 def _read_policy(name: str, value: object) -> object:
     if value is None or callable(value):
         return value
-    if not isinstance(value, Mapping):
-        kind = type(value).__name__
-        raise OptionError(
-            f"{name}={value!r}: a {kind} is no policy; write a dict such as {{'aten.mm': 'save'}}, "
-            "or pass a callable"
-        )
-    for pattern, verdict in value.items():
-        if not isinstance(pattern, str):
-            raise OptionError(f"{name}: {pattern!r} is no pattern; write a string")
+    pairs = _pairs(name, value, "policy", "{'aten.mm': 'save'}, or pass a callable")
+    for pattern, verdict in pairs:
         _choice(f"{name}[{pattern!r}]", verdict, VERDICTS)
-    return tuple(value.items())
+    return pairs
 
 
 def _read_regions(name: str, value: object) -> object:
+    pairs = _pairs(name, value, "table", "{'blocks.0': 0.5}")
+    return tuple((pattern, Budget.parse(budget)) for pattern, budget in pairs)
+
+
+def _pairs(name: str, value: object, what: str, example: str) -> tuple[tuple[str, Any], ...]:
+    """A mapping from patterns, in its order."""
     if not isinstance(value, Mapping):
         kind = type(value).__name__
         raise OptionError(
-            f"{name}={value!r}: a {kind} is no table; write a dict such as {{'blocks.0': 0.5}}"
+            f"{name}={value!r}: a {kind} is no {what}; write a dict such as {example}"
         )
     for pattern in value:
         if not isinstance(pattern, str):
             raise OptionError(f"{name}: {pattern!r} is no pattern; write a string")
-    return tuple((pattern, Budget.parse(budget)) for pattern, budget in value.items())
+    return tuple(value.items())
 
 
 def _read_time_limit(name: str, value: object) -> object:

@@ -186,7 +186,7 @@ def pins_of(joint: JointGraph, policy: Policy | None, marks: Mapping[str, str]) 
 
     def pin(storage: str, verdict: str, reason: str) -> None:
         if verdict == "save":
-            saved[_maker(joint, storage)] = reason
+            saved[joint.maker(joint.named[storage]).name] = reason
         else:
             recomputed[storage] = reason
 
@@ -211,14 +211,6 @@ def pins_of(joint: JointGraph, policy: Policy | None, marks: Mapping[str, str]) 
             for storage in joint.makes(node) if verdict in ("save", "recompute") else ():
                 pin(storage, verdict or "", reason)
     return Pins(saved, recomputed, weights, frozenset(vouched))
-
-
-def _maker(joint: JointGraph, storage: str) -> str:
-    """The op that yields a storage, itself or through items of its result."""
-    node = joint.named[storage]
-    while joint.roles[node.name] is Role.ITEM:
-        node = node.all_input_nodes[0]
-    return node.name
 
 
 def _verdict(node: fx.Node, policy: Policy | None) -> tuple[str | None, str]:

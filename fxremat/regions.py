@@ -101,18 +101,19 @@ def _within(problem: Problem, region: Region) -> Problem:
     limit = 0 if region.budget.smallest else region.budget.limit(held)
     if limit is None or held <= limit:
         return problem
-    saved = _cheapest(problem, inside, limit)
-    if saved is None:
-        least = _bytes(problem, _cut(problem, inside, 1.0), inside)
-        if not region.budget.smallest:
-            raise BudgetError(
-                f"the region {region.name!r} holds {least} bytes ({format_bytes(least)}) between "
-                f"forward and backward at least, above its budget of {limit} bytes; give it that "
-                "much, or let more of it be recomputed",
-                asked=limit,
-                least=least,
-            )
-        saved = _cut(problem, inside, 1.0)
+    cuts = _Cuts(problem, inside)
+    saved = cuts.at(1.0)
+    least = cuts.nbytes(saved)
+    if least <= limit:
+        saved = cuts.cheapest(saved, limit)
+    elif not region.budget.smallest:
+        raise BudgetError(
+            f"the region {region.name!r} holds {least} bytes ({format_bytes(least)}) between "
+            f"forward and backward at least, above its budget of {limit} bytes; give it that "
+            "much, or let more of it be recomputed",
+            asked=limit,
+            least=least,
+        )
     why = f"the budget of the region {region.name!r} has no room for it"
     values = tuple(
         replace(v, unsaveable=v.unsaveable or why) if i in inside and i not in saved else v
@@ -121,43 +122,45 @@ def _within(problem: Problem, region: Region) -> Problem:
     return replace(problem, values=values)
 
 
-def _cheapest(problem: Problem, inside: set[int], limit: int) -> frozenset[int] | None:
-    """What to save at the lowest price of bytes at which the region is within its limit."""
-    saved = _cut(problem, inside, 1.0)
-    if _bytes(problem, saved, inside) > limit:
-        return None
-    low, high = 0.0, 1.0
-    more: frozenset[int] = frozenset()
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        found = _cut(problem, inside, middle)
-        if _bytes(problem, found, inside) <= limit:
-            high, saved = middle, found
-        else:
-            low, more = middle, found
-    chosen = set(saved)
-    room = limit - _bytes(problem, saved, inside)
-    for v in sorted((more & inside) - saved):  # values that are worth the same go at one price
-        if problem.values[v].nbytes <= room:
-            chosen.add(v)
-            room -= problem.values[v].nbytes
-    return frozenset(chosen)
+class _Cuts:
+    """Cuts of a problem at prices for the bytes of some values; all others cost next to nothing."""
 
+    def __init__(self, problem: Problem, inside: set[int]) -> None:
+        self.problem, self.inside = problem, inside
+        self._cutter = Cutter(problem)
+        self._whole = sum(op.seconds for op in problem.ops) + 1e-9
+        self._recompute = tuple(
+            0.0 if op.phase is Phase.EITHER and i in problem.needed else op.seconds
+            for i, op in enumerate(problem.ops)
+        )
 
-def _cut(problem: Problem, inside: set[int], share: float) -> frozenset[int]:
-    """The cut at a share of the price at which no byte of the region is worth saving."""
-    whole = sum(op.seconds for op in problem.ops) + 1e-9
-    price = 2 * whole * share**4  # so that halving the share finds small prices too
-    recompute = [
-        0.0 if op.phase is Phase.EITHER and i in problem.needed else op.seconds
-        for i, op in enumerate(problem.ops)
-    ]
-    outside = 1e-9 * whole / (1 + sum(v.nbytes for v in problem.values))
-    save = [
-        (price if i in inside else outside) * value.nbytes for i, value in enumerate(problem.values)
-    ]
-    return Cutter(problem).cut(Prices(tuple(recompute), tuple(save))).saved
+    def nbytes(self, saved: frozenset[int]) -> int:
+        """Bytes of the values inside that are saved."""
+        return sum(self.problem.values[v].nbytes for v in saved if v in self.inside)
 
+    def at(self, share: float) -> frozenset[int]:
+        """What to save at a share of the price at which no byte is worth saving."""
+        values = self.problem.values
+        price = 2 * self._whole * share**4  # so that halving the share finds small prices too
+        outside = 1e-9 * self._whole / (1 + sum(v.nbytes for v in values))
+        save = ((price if i in self.inside else outside) * v.nbytes for i, v in enumerate(values))
+        return self._cutter.cut(Prices(self._recompute, tuple(save))).saved
 
-def _bytes(problem: Problem, saved: frozenset[int], inside: set[int]) -> int:
-    return sum(problem.values[v].nbytes for v in saved if v in inside)
+    def cheapest(self, saved: frozenset[int], limit: int) -> frozenset[int]:
+        """What to save at the lowest price at which it is within a limit, as ``saved`` is."""
+        low, high = 0.0, 1.0
+        more: frozenset[int] = frozenset()
+        for _ in range(STEPS):
+            middle = (low + high) / 2
+            found = self.at(middle)
+            if self.nbytes(found) <= limit:
+                high, saved = middle, found
+            else:
+                low, more = middle, found
+        chosen = set(saved)
+        room = limit - self.nbytes(saved)
+        for v in sorted((more & self.inside) - saved):  # what is worth the same goes at one price
+            if self.problem.values[v].nbytes <= room:
+                chosen.add(v)
+                room -= self.problem.values[v].nbytes
+        return frozenset(chosen)

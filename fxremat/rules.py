@@ -14,10 +14,10 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from passes.effects import draws, happens_once, is_custom, keeps_input
-from passes.joint import JointGraph, Role, Side, leaves, mutated_arguments
+from passes.effects import COLLECTIVE, draws, happens_once, is_custom, keeps_input
+from passes.joint import JointGraph, Role, Side, mutated_arguments
 from passes.private import HigherOrderOperator, OpOverload
-from passes.rerun import rerun_form
+from passes.rerun import rerun_reads
 
 __all__ = ["FIXED", "UNSAVEABLE", "VOUCHED", "Rule", "fixed", "unsaveable"]
 
@@ -53,22 +53,13 @@ def _mutates(joint: JointGraph, node: fx.Node) -> bool:
     return bool(mutated_arguments(node))
 
 
-_COLLECTIVE = frozenset(
-    {"_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "c10d"}
-    | {"symm_mem", "fsdp"}
-)
-
-
 def _collective(joint: JointGraph, node: fx.Node) -> bool:
     namespace = getattr(node.target, "namespace", "")
-    return namespace in _COLLECTIVE
+    return namespace in COLLECTIVE
 
 
 def _reads_written(joint: JointGraph, node: fx.Node) -> bool:
-    form = rerun_form(joint, node)
-    read = leaves(node) if form is None else form.reads
-    storages = {joint.storages.get(a.name) for a in read}
-    return any(name in joint.written and name not in joint.copies for name in storages)
+    return not joint.written.isdisjoint(rerun_reads(joint, node))
 
 
 def _keeps_input(joint: JointGraph, node: fx.Node) -> bool:
@@ -155,10 +146,7 @@ def _must_recompute(joint: JointGraph, node: fx.Node) -> bool:
     """The policy asks for it, the value stays in its region, and its op may run again at all."""
     if node.meta.get("recompute") is not CheckpointPolicy.MUST_RECOMPUTE:
         return False
-    maker = node
-    while joint.roles[maker.name] is Role.ITEM:
-        maker = maker.all_input_nodes[0]
-    return not _leaves_region(joint, node) and not fixed(joint, maker)
+    return not _leaves_region(joint, node) and not fixed(joint, joint.maker(node))
 
 
 def _leaves_region(joint: JointGraph, node: fx.Node) -> bool:

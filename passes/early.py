@@ -49,7 +49,6 @@ def _state_bytes(device: torch.device) -> int:
 
 @dataclass
 class _Insertion:
-    joint: JointGraph
     states: dict[str, str] = field(default_factory=dict)
     copies: dict[str, str] = field(default_factory=dict)
 
@@ -86,7 +85,7 @@ def with_early(joint: JointGraph, *, replay: bool) -> JointGraph:
         joint: the joint graph.
         replay: whether random ops may be replayed; Inductor has its own way of doing so.
     """
-    made = _Insertion(joint)
+    made = _Insertion()
     for node in joint.nodes if replay else ():
         device = _replayable(joint, node)
         if device is not None:
@@ -155,7 +154,7 @@ def _overwritten(joint: JointGraph) -> list[tuple[fx.Node, fx.Node]]:
             continue
         touching = [n for n in joint.nodes if joint.storages.get(n.name) == source.name]
         users = [u for n in touching for u in n.users if u.op != "output"]
-        writes = [u for u in users if source in _written(joint, u)]
+        writes = [u for u in users if any(a in touching for a in mutated_arguments(u))]
         reads = [u for u in users if u not in writes and joint.sides[u.name] is not Side.BACKWARD]
         late = [u for n in touching for u in n.users if joint.sides[u.name] is Side.BACKWARD]
         plain = all(w.target is aten.copy_.default and w.args[0] is source for w in writes)
@@ -164,9 +163,3 @@ def _overwritten(joint: JointGraph) -> list[tuple[fx.Node, fx.Node]]:
         if plain and (reads or late) and all(place[r] < first_write for r in reads):
             found.append((source, min((*reads, *writes), key=place.__getitem__)))
     return found
-
-
-def _written(joint: JointGraph, node: fx.Node) -> list[fx.Node]:
-    """Placeholders whose storage a node writes to."""
-    storages = {joint.storages.get(a.name) for a in mutated_arguments(node)}
-    return [n for n in joint.module.graph.find_nodes(op="placeholder") if n.name in storages]

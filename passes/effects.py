@@ -7,13 +7,16 @@ from torch import fx
 
 from .private import OpOverload, impure, run_with_rng_state
 
-__all__ = ["draws", "generator", "happens_once", "is_custom", "keeps_input"]
+__all__ = ["COLLECTIVE", "draws", "generator", "happens_once", "is_custom", "keeps_input"]
 
-OWN = frozenset(  # namespaces of torch itself, whose ops say what they do
+COLLECTIVE = frozenset(  # namespaces of ops that communicate
+    {"_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "c10d"}
+    | {"symm_mem", "fsdp"}
+)
+OWN = COLLECTIVE | frozenset(  # namespaces of torch itself, whose ops say what they do
     {"aten", "prims", "prim", "quantized", "quantized_decomposed", "_quantized", "sparse"}
     | {"mkldnn", "mkl", "onednn", "rngprims", "debugprims", "inductor", "_inductor", "fxremat"}
-    | {"_c10d_functional", "c10d_functional", "c10d", "_dtensor", "symm_mem", "fsdp", "profiler"}
-    | {"_c10d_functional_autograd", "torchvision", "higher_order", "bsr", "_export"}
+    | {"profiler", "torchvision", "higher_order", "bsr", "_export"}
 )
 
 
@@ -25,21 +28,22 @@ def draws(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
-    for index, argument in enumerate(target._schema.arguments):
-        if argument.name == "dropout_p":
-            named = node.kwargs.get("dropout_p", 0.0)
-            return bool((node.args[index] if index < len(node.args) else named) != 0)
-    return True
+    takes_share = any(a.name == "dropout_p" for a in target._schema.arguments)
+    return not takes_share or bool(_given(node, "dropout_p", 0.0) != 0)
 
 
 def generator(node: fx.Node) -> object:
     """The generator that a call is told to draw from, or None for the default one."""
-    if not isinstance(node.target, OpOverload):
-        return None
+    return _given(node, "generator", None) if isinstance(node.target, OpOverload) else None
+
+
+def _given(node: fx.Node, name: str, default: object) -> object:
+    """What an op is given for an argument of its schema, by position or by name."""
+    assert isinstance(node.target, OpOverload)
     for index, argument in enumerate(node.target._schema.arguments):
-        if argument.name == "generator":
-            return node.args[index] if index < len(node.args) else node.kwargs.get("generator")
-    return None
+        if argument.name == name and index < len(node.args):
+            return node.args[index]
+    return node.kwargs.get(name, default)
 
 
 def is_custom(node: fx.Node) -> bool:

@@ -31,7 +31,7 @@ from .effects import is_custom, keeps_input
 from .errors import GraphError
 from .private import OpOverload, impure, storage_key
 
-__all__ = ["JointGraph", "Role", "Side", "check_graph", "leaves", "mutated_arguments"]
+__all__ = ["JointGraph", "Role", "Side", "check_graph", "leaves", "mutated_arguments", "nodes_in"]
 
 
 class Role(StrEnum):
@@ -158,6 +158,12 @@ class JointGraph:
         group = (node, *self.items(node))
         return tuple(n.name for n in group if self.storages.get(n.name) == n.name)
 
+    def maker(self, node: fx.Node) -> fx.Node:
+        """The op that a node is a result of: itself, or the one whose tuple it is taken from."""
+        while self.roles[node.name] is Role.ITEM:
+            node = node.all_input_nodes[0]
+        return node
+
     def items(self, node: fx.Node) -> Iterator[fx.Node]:
         """Nodes that take an op's tuple apart, nested ones included."""
         for user in node.users:
@@ -168,8 +174,13 @@ class JointGraph:
 
 def leaves(node: fx.Node) -> list[fx.Node]:
     """Nodes among a node's arguments, in order, with repetitions."""
+    return nodes_in((node.args, node.kwargs))
+
+
+def nodes_in(arguments: Any) -> list[fx.Node]:
+    """Nodes among nested arguments, in order, with repetitions."""
     found: list[fx.Node] = []
-    fx.map_arg((node.args, node.kwargs), lambda a: found.append(a))
+    fx.map_arg(arguments, lambda a: found.append(a))
     return found
 
 
@@ -182,7 +193,7 @@ def mutated_arguments(node: fx.Node) -> list[fx.Node]:
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         given = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
-        fx.map_arg(given, lambda a: found.append(a))
+        found += nodes_in(given)
     return found
 
 

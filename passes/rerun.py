@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from .joint import JointGraph, Side
+from .joint import JointGraph, Side, leaves, nodes_in
 from .private import run_with_rng_state
 
-__all__ = ["Form", "rerun_form"]
+__all__ = ["Form", "rerun_form", "rerun_reads"]
 
 aten = torch.ops.aten
 
@@ -44,9 +44,7 @@ class Form:
     @property
     def reads(self) -> list[fx.Node]:
         """Nodes among its arguments."""
-        found: list[fx.Node] = []
-        fx.map_arg((self.args, dict(self.kwargs)), lambda a: found.append(a))
-        return found
+        return nodes_in((self.args, dict(self.kwargs)))
 
 
 def rerun_form(joint: JointGraph, node: fx.Node) -> Form | None:
@@ -63,6 +61,14 @@ def rerun_form(joint: JointGraph, node: fx.Node) -> Form | None:
     left_out = [i for i in joint.items(node) if i.args[1] >= form.results]  # type: ignore[operator]
     read = any(joint.sides[u.name] is not Side.FORWARD for i in left_out for u in i.users)
     return None if read else form
+
+
+def rerun_reads(joint: JointGraph, node: fx.Node) -> list[str]:
+    """Storages that a further run of an op reads, copies in place of overwritten inputs."""
+    form = rerun_form(joint, node)
+    read = leaves(node) if form is None else form.reads
+    storages = [joint.storages[a.name] for a in read if a.name in joint.storages]
+    return list(dict.fromkeys(joint.copies.get(name, name) for name in storages))
 
 
 def _replay(joint: JointGraph, node: fx.Node) -> Form:

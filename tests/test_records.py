@@ -28,11 +28,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path / "fxremat"
 
 
-def step(budget: object) -> tuple[list[Tensor], Plan, dict[str, int]]:
-    """Gradients of a step, its plan, and how often torch's caches were hit."""
+def fresh() -> nn.Module:
+    """The same network each time, with nothing compiled."""
     torch.compiler.reset()
     torch.manual_seed(0)
-    net = nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(32, 32), nn.GELU())))
+    return nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(32, 32), nn.GELU())))
+
+
+def step(budget: object) -> tuple[list[Tensor], Plan, dict[str, int]]:
+    """Gradients of a step, its plan, and how often torch's caches were hit."""
+    net = fresh()
     backend = fxremat.backend(budget)
     counters.clear()
     torch.compile(net, backend=backend)(torch.randn(256, 32)).square().sum().backward()
@@ -66,9 +71,7 @@ def test_a_warm_start_with_a_budget_in_bytes_is_watched_as_a_cold_one() -> None:
     _, same, hits = step("4 MiB")
     assert hits["autograd_cache_hit"] == 1
     assert same == plan
-    torch.compiler.reset()
-    torch.manual_seed(0)
-    net = nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(32, 32), nn.GELU())))
+    net = fresh()
     backend = fxremat.backend("4 MiB")
     loss = torch.compile(net, backend=backend)(torch.randn(256, 32)).square().sum()
     assert backend._ledger.held() >= plan.saved_bytes > 0
@@ -117,9 +120,7 @@ def test_a_record_that_cannot_be_read_counts_as_none(folder: Path, text: str) ->
 
 def test_a_graph_without_a_backward_has_no_plan_though_a_record_is_there() -> None:
     step(0.7)
-    torch.compiler.reset()
-    torch.manual_seed(0)
-    net = nn.Sequential(*(m for _ in range(4) for m in (nn.Linear(32, 32), nn.GELU())))
+    net = fresh()
     backend = fxremat.backend(0.7)
     with torch.no_grad():
         torch.compile(net, backend=backend)(torch.randn(256, 32))
