@@ -15,8 +15,10 @@ from .errors import (
     RematError,
     RewriteError,
 )
+from .frontiers import Frontier
+from .offline import frontier, plan
 from .pins import recompute, region, save
-from .plan import Plan
+from .plans import Plan
 
 __version__ = "0.1.0"
 
@@ -25,6 +27,7 @@ __all__ = [
     "Budget",
     "BudgetError",
     "CostError",
+    "Frontier",
     "GraphError",
     "InfeasibleError",
     "OptionError",
@@ -32,6 +35,8 @@ __all__ = [
     "RematError",
     "RewriteError",
     "backend",
+    "frontier",
+    "plan",
     "recompute",
     "region",
     "save",

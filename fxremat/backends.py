@@ -22,8 +22,8 @@ from .errors import OptionError
 from .inductor import Attempt
 from .ledger import Ledger
 from .options import Options
-from .plan import Plan, summary
 from .planning import plan_joint
+from .plans import Plan, summary
 
 __all__ = ["Backend", "backend", "entry_point"]
 
@@ -37,7 +37,7 @@ class Backend:
 
     Attributes:
         options: what it was made with.
-        plans: one :class:`fxremat.plan.Plan` for each training graph compiled so far, in order.
+        plans: one :class:`fxremat.plans.Plan` for each training graph compiled so far, in order.
     """
 
     def __init__(self, options: Options) -> None:

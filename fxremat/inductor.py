@@ -24,8 +24,9 @@ from .errors import BudgetError
 from .fakes import signature
 from .options import Options
 from .pins import marks_in
-from .plan import Plan
-from .planning import Planned, external_workspaces, plan_joint
+from .planning import Planned, plan_joint
+from .plans import Plan
+from .prepared import external_workspaces
 from .problem import Kind
 from .records import Record, key_of
 

@@ -29,7 +29,7 @@ from passes.private import (
 )
 
 from .budget import format_bytes
-from .plan import Plan
+from .plans import Plan
 
 __all__ = ["Ledger"]
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NoReturn, cast
 from fxremat.budget import Budget
 from fxremat.errors import OptionError
 from fxremat.pins import VERDICTS, Policy
+from fxremat.profiles import DeviceProfile
 
 __all__ = ["Cost", "Infeasible", "Inner", "Options", "Solver"]
 
@@ -31,7 +32,7 @@ class Options:
             them op by op), or a callable ``(graph_module, example_inputs) -> callable``.
         cost: how the seconds of an op are predicted: ``"roofline"``, ``"measured"`` (each
             distinct op is timed on the device), or a callable.
-        device: name of the device profile to plan for; None is the device of the graph.
+        device: the device profile to plan for, or its name; None is the device of the graph.
         on_infeasible: what to do with a budget that no plan meets: ``"raise"`` a BudgetError, or
             warn and take the ``"closest"`` plan.
         time_limit: cap on the time of planning one graph, in seconds; None is no cap.
@@ -52,7 +53,7 @@ class Options:
     budget: Budget = Budget()
     inner: Inner = "inductor"
     cost: Cost = "roofline"
-    device: str | None = None
+    device: str | DeviceProfile | None = None
     on_infeasible: Infeasible = "raise"
     time_limit: float | None = None
     effort: int = 1
@@ -134,7 +135,8 @@ def _read_cost(name: str, value: object) -> object:
 
 
 def _read_device(name: str, value: object) -> object:
-    if value is None or (isinstance(value, str) and value.strip()):
+    named = isinstance(value, str) and value.strip()
+    if value is None or named or isinstance(value, DeviceProfile):
         return value
     raise OptionError(
         f"{name}={value!r}: not the name of a device profile; "

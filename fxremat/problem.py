@@ -156,16 +156,17 @@ class Problem:
 
     def to_json(self) -> str:
         """The problem as JSON text; :meth:`from_json` reads it back."""
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "values": [_thin(asdict(v), Value) for v in self.values],
-                "ops": [_thin(asdict(o), Op) for o in self.ops],
-                "forward": self.forward,
-                "backward": self.backward,
-            },
-            separators=(",", ":"),
-        )
+        return json.dumps(self.to_data(), separators=(",", ":"))
+
+    def to_data(self) -> dict[str, Any]:
+        """The problem as what JSON can hold; :meth:`from_data` reads it back."""
+        return {
+            "format": FORMAT,
+            "values": [_thin(asdict(v), Value) for v in self.values],
+            "ops": [_thin(asdict(o), Op) for o in self.ops],
+            "forward": self.forward,
+            "backward": self.backward,
+        }
 
     @classmethod
     def from_json(cls, text: str) -> Problem:
@@ -174,7 +175,15 @@ class Problem:
         Raises:
             ValueError: if the text is not a problem or comes from another format.
         """
-        data = json.loads(text)
+        return cls.from_data(json.loads(text))
+
+    @classmethod
+    def from_data(cls, data: Any) -> Problem:
+        """Read what :meth:`to_data` made.
+
+        Raises:
+            ValueError: if it is not a problem or comes from another format.
+        """
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ValueError(f"not a problem of format {FORMAT}; write it again with to_json()")
         return cls(

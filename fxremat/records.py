@@ -21,7 +21,7 @@ from . import cache, profiles
 from .fakes import hint
 from .options import Options
 from .pins import module_path
-from .plan import FORMAT, Plan
+from .plans import FORMAT, Plan
 
 __all__ = ["Record", "key_of", "load", "store"]
 

@@ -21,7 +21,7 @@ from .cost import is_free
 from .errors import CostError
 from .fakes import signature, storage_bytes, tensors_in, tensors_read
 
-__all__ = ["Measurement", "measure", "timings"]
+__all__ = ["Measurement", "estimate", "measure", "timings"]
 
 FORMAT = 1
 LIMIT = 2 << 30  # bytes of inputs and outputs; ops beyond are not run
@@ -72,7 +72,7 @@ def measure(
     device = torch.device(device)
     distinct = {signature(n): n for n in nodes if not is_free(n)}
     if not _present(device):
-        return {key: _estimate(node) for key, node in distinct.items()}
+        return estimate(distinct.values())
     name = f"workspace {cache.machine(device)}"
     kept = _entries(cache.load(name))
     found = {key: _parse(kept.get(_digest(key)), timed) for key in distinct}
@@ -83,6 +83,11 @@ def measure(
         kept |= {_digest(k): [m.workspace, m.seconds, m.out_bytes] for k, m in fresh.items()}
         cache.store(name, {"format": FORMAT, "ops": kept})
     return {k: fresh.get(k) or found[k] or _estimate(n) for k, n in distinct.items()}
+
+
+def estimate(nodes: Iterable[Node]) -> dict[str, Measurement]:
+    """What every distinct op among ``nodes`` is estimated to hold, without running any."""
+    return {signature(n): _estimate(n) for n in nodes if not is_free(n)}
 
 
 def timings(found: Mapping[str, Measurement]) -> dict[str, float]:

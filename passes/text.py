@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["render"]
+__all__ = ["render", "target_text", "type_text"]
 
 _DTYPES = {
     torch.float64: "f64",
@@ -55,7 +55,7 @@ def render(graph: Graph | GraphModule) -> str:
 def _line(node: Node) -> str:
     if node.op == "output":
         return f"return {_argument(node.args[0])}"
-    kind = _type(node.meta.get("val"))
+    kind = type_text(node.meta.get("val"))
     return f"{node.name}{': ' if kind else ''}{kind} = {_expression(node)}"
 
 
@@ -66,10 +66,11 @@ def _expression(node: Node) -> str:
         return f"get_attr({node.target})"
     positional = [_argument(arg) for arg in node.args]
     named = [f"{key}={_argument(arg)}" for key, arg in node.kwargs.items()]
-    return f"{_target(node)}({', '.join((*positional, *named))})"
+    return f"{target_text(node)}({', '.join((*positional, *named))})"
 
 
-def _target(node: Node) -> str:
+def target_text(node: Node) -> str:
+    """What a node calls, such as ``aten.mm``."""
     target: Any = node.target
     if isinstance(target, str):
         return f"{node.op}[{target}]"
@@ -78,7 +79,8 @@ def _target(node: Node) -> str:
     return str(getattr(target, "__name__", type(target).__name__))
 
 
-def _type(val: object) -> str:
+def type_text(val: object) -> str:
+    """A traced value's dtype and sizes, such as ``f32[8, 16]``; "" for None."""
     if val is None:
         return ""
     if isinstance(val, torch.Tensor):
@@ -86,7 +88,7 @@ def _type(val: object) -> str:
     if isinstance(val, torch.SymInt | torch.SymFloat | torch.SymBool):
         return f"{type(val).__name__}({val})"
     if isinstance(val, tuple | list):
-        return f"({', '.join(_type(item) or 'None' for item in val)})"
+        return f"({', '.join(type_text(item) or 'None' for item in val)})"
     return type(val).__name__
 
 

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import (
 
 import fxremat
 from fxremat.errors import BudgetError, InfeasibleError, OptionError
-from fxremat.plan import Plan
+from fxremat.plans import Plan
 
 Program = Callable[[Tensor, Tensor], Tensor]
 

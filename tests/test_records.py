@@ -15,7 +15,7 @@ from torch._inductor.utils import fresh_cache
 import fxremat
 from fxremat import records
 from fxremat.options import Options
-from fxremat.plan import Plan
+from fxremat.plans import Plan
 
 INFINITE = '{"plan": "{}", "margin": Infinity}'
 pytestmark = pytest.mark.filterwarnings("default")

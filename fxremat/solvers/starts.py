@@ -18,7 +18,7 @@ from fxremat.network import Prices
 from fxremat.problem import Phase, Problem
 from fxremat.solvers.table import Table
 
-__all__ = ["baseline", "cut_at", "cuts", "forbidding", "schedule_of"]
+__all__ = ["baseline", "cut_at", "cuts", "forbidding", "just_in_time", "schedule_of"]
 
 SHARES = (0.0, 0.1)
 PRICES = 20
@@ -31,7 +31,7 @@ def baseline(problem: Problem) -> list[int]:
     EITHER ops run right before their first use. An unsaveable value is rebuilt before its first
     use as well and kept for the others.
     """
-    return _just_in_time(problem, {v for v in range(len(problem.values)) if _can_save(problem, v)})
+    return just_in_time(problem, {v for v in range(len(problem.values)) if _can_save(problem, v)})
 
 
 def _can_save(problem: Problem, value: int) -> bool:
@@ -87,10 +87,10 @@ def cut_at(
 
 def schedule_of(problem: Problem, cut: Cut) -> list[int]:
     """The schedule that saves what a cut saves and rebuilds the rest just in time, once each."""
-    return _just_in_time(problem, set(cut.saved))
+    return just_in_time(problem, set(cut.saved))
 
 
-def _just_in_time(problem: Problem, saved: set[int]) -> list[int]:
+def just_in_time(problem: Problem, saved: set[int]) -> list[int]:
     """Every run right before its first use, each at most once, but for saved values."""
     producer = problem.producer
     schedule: list[int] = []

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 from .budget import format_bytes
+from .detail import Detail
 
 __all__ = ["Plan", "SavedValue", "summary"]
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Plan:
         held: bytes that other graphs held for their backward when this one was planned; a budget
             for the step has been lowered by them.
         complete: False if a time limit stopped the search.
+        detail: the problem that it solves and where its ops come from; not compared.
         timings: seconds that each stage of planning took; neither compared nor written to files.
     """
 
@@ -71,6 +73,7 @@ class Plan:
     recomputed: tuple[str, ...]
     held: int = 0
     complete: bool = True
+    detail: Detail | None = field(default=None, compare=False, repr=False)
     timings: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -98,9 +101,14 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as JSON text, the same for the same plan; :meth:`from_json` reads it back."""
-        data = {"format": FORMAT, **asdict(self)}
+        bare = replace(self, detail=None, timings={})
+        data = {"format": FORMAT, **asdict(bare)}
         del data["timings"]
-        return json.dumps(data, indent=1)
+        detail = None if self.detail is None else self.detail.to_data()
+        # The plan for readers, its long detail on one line.
+        text = json.dumps({**data, "detail": None}, indent=1)
+        compact = json.dumps(detail, separators=(",", ":"))
+        return text.removesuffix('"detail": null\n}') + f'"detail": {compact}\n}}'
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -116,6 +124,8 @@ class Plan:
         if set(data) != names:
             odd = ", ".join(sorted(set(data) ^ names))
             raise ValueError(f"not a plan: fields missing or unknown: {odd}")
+        if data["detail"] is not None:
+            data["detail"] = Detail.from_data(data["detail"])
         data["saved"] = tuple(SavedValue(**v) for v in data["saved"])
         for name in ("forward", "schedule", "recomputed"):
             data[name] = tuple(data[name])

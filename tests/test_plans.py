@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fxremat.plan import Plan, SavedValue
+from fxremat.plans import Plan, SavedValue
 
 PLAN = Plan(
     graph="0123456789abcdef",
@@ -51,7 +51,7 @@ def test_sums() -> None:
 @pytest.mark.parametrize("text", ["[]", "{}", '{"format": 99}', '"plan"', "null"])
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"not a plan of format 3; write it again with to_json\(\)"
+        ValueError, match=r"not a plan of format 4; write it again with to_json\(\)"
     ):
         Plan.from_json(text)
 

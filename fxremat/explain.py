@@ -1,0 +1,430 @@
+"""Why each value is saved or recomputed, what the other choice would cost, what memory is worth.
+
+All of it is computed from a plan with its detail: neither torch nor the model is needed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+
+from .budget import format_bytes
+from .detail import Detail
+from .errors import InfeasibleError, OptionError
+from .occupancy import Holding, Interval, Occupancy, occupancy
+from .plans import Plan
+from .problem import Kind, Phase, Problem
+from .solvers.peak import PeakSolver
+
+__all__ = ["Choice", "Explainer", "Flip", "Verdict", "Worth", "format_seconds"]
+
+NONE = "the backward does not need it"
+TOP = 10
+
+
+class Choice(StrEnum):
+    """What a plan does with a value."""
+
+    SAVED = "saved"
+    RECOMPUTED = "recomputed"
+    UNNEEDED = "not needed"
+    OUTPUT = "output"
+    INPUT = "input"
+    TANGENT = "tangent"
+    BACKWARD = "backward"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a plan does with one value, and why.
+
+    Attributes:
+        name: the value.
+        nbytes: its bytes; for inputs 0, since they exist anyway.
+        choice: what is done with it.
+        runs: how often it is computed in the backward beyond what every plan must do.
+        rebuild: ops that would run to compute it again from what the plan keeps, in order; empty if
+            nothing could.
+        rebuild_seconds: their time; infinite if something in between may not run again.
+        reason: the choice in words.
+    """
+
+    name: str
+    nbytes: int
+    choice: Choice
+    runs: int
+    rebuild: tuple[str, ...]
+    rebuild_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """What a plan would be like if one value had to be treated the other way.
+
+    Attributes:
+        choice: the other way.
+        seconds: by how much longer the best plan within the same peak would recompute, or None if
+            there is no such plan.
+        why: what stands in the way, or "".
+    """
+
+    choice: Choice
+    seconds: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a change of the budget is worth.
+
+    Attributes:
+        nbytes: the change.
+        seconds: by how much less the plan would recompute; None if there is no plan there.
+    """
+
+    nbytes: int
+    seconds: float | None
+
+
+class Explainer:
+    """Answers questions about one plan.
+
+    Args:
+        plan: a plan with its detail.
+
+    Raises:
+        OptionError: if the plan has no detail.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        if plan.detail is None:
+            raise OptionError(
+                "the plan holds no detail (Plan.detail is None), so it cannot be explained or "
+                "drawn; take one from backend.plans, fxremat.plan() or a file written of these"
+            )
+        self.plan = plan
+        self.detail: Detail = plan.detail
+        self.problem: Problem = plan.detail.problem
+
+    # What is there.
+
+    @cached_property
+    def schedule(self) -> tuple[int, ...]:
+        """The backward's ops, by index."""
+        return tuple(self.detail.op_index[name] for name in self.plan.schedule)
+
+    @cached_property
+    def occupancy(self) -> Occupancy:
+        """What is live when."""
+        return occupancy(self.problem, self.schedule)
+
+    @cached_property
+    def verdicts(self) -> dict[str, Verdict]:
+        """What is done with each value, by its name, in graph order."""
+        return {v.name: self._verdict(i) for i, v in enumerate(self.problem.values)}
+
+    @cached_property
+    def _kept(self) -> frozenset[int]:
+        """Values that the backward can read without running anything."""
+        saved = {self.detail.value_index[v.name] for v in self.plan.saved}
+        there = {
+            i for i, v in enumerate(self.problem.values) if v.held or v.kind is not Kind.COMPUTED
+        }
+        return frozenset(saved | there)
+
+    @cached_property
+    def _runs(self) -> Mapping[str, int]:
+        return Counter(self.plan.recomputed)
+
+    @cached_property
+    def _read(self) -> frozenset[int]:
+        """Values that an op of the backward's schedule reads."""
+        ops = (self.problem.ops[o] for o in self.schedule)
+        return frozenset(v for op in ops for v in (*op.inputs, *op.again))
+
+    def _verdict(self, index: int) -> Verdict:
+        value = self.problem.values[index]
+        producer = self.problem.producer[index]
+        runs = self._runs.get(self.problem.ops[producer].name, 0) if producer >= 0 else 0
+        choice = self._choice(index, producer)
+        rebuild, missing = self._closure(index)
+        ops = [self.problem.ops[o] for o in rebuild]
+        seconds = math.inf if missing else math.fsum(o.seconds for o in ops)
+        names = () if missing else tuple(o.name for o in ops)
+        reason = self._reason(index, choice, names, seconds, missing)
+        return Verdict(value.name, value.nbytes, choice, runs, names, seconds, reason)
+
+    def _choice(self, index: int, producer: int) -> Choice:
+        value = self.problem.values[index]
+        if value.kind is not Kind.COMPUTED:
+            return Choice.INPUT if value.kind is Kind.INPUT else Choice.TANGENT
+        if self.problem.ops[producer].phase is Phase.BACKWARD:
+            return Choice.BACKWARD
+        if value.held:
+            return Choice.OUTPUT
+        if index in self._kept:
+            return Choice.SAVED
+        if index not in self._read:
+            return Choice.UNNEEDED
+        again = self._runs.get(self.problem.ops[producer].name, 0) > 0
+        return Choice.RECOMPUTED if again else Choice.BACKWARD
+
+    def _closure(self, index: int) -> tuple[list[int], str]:
+        """Ops that make a value from what is kept, in order; and what may not run again, if any."""
+        found: set[int] = set()
+        stack, missing = [index], ""
+        while stack:
+            value = stack.pop()
+            op = self.problem.producer[value]
+            if op < 0 or op in found or (value in self._kept and value != index):
+                continue
+            found.add(op)
+            if self.problem.ops[op].fixed and not missing:
+                missing = f"{self.problem.ops[op].name}: {self.problem.ops[op].fixed}"
+            stack += [*self.problem.ops[op].inputs, *self.problem.ops[op].again]
+        return sorted(found), missing
+
+    def _reason(
+        self, index: int, choice: Choice, rebuild: tuple[str, ...], seconds: float, missing: str
+    ) -> str:
+        value = self.problem.values[index]
+        if choice is Choice.INPUT:
+            return "an input of the step exists anyway"
+        if choice is Choice.TANGENT:
+            return "the caller hands it to the backward and holds it"
+        if choice is Choice.OUTPUT:
+            return "the forward returns it, so the caller holds it anyway"
+        if choice is Choice.BACKWARD:
+            phase = self.problem.ops[self.problem.producer[index]].phase
+            first = "the backward computes it"
+            return first if phase is Phase.BACKWARD else f"{first}, for the first and only time"
+        if choice is Choice.UNNEEDED:
+            return NONE
+        op = self.problem.ops[self.problem.producer[index]]
+        if choice is Choice.SAVED and op.fixed:
+            return f"{op.name} may not run again: {op.fixed}"
+        if choice is Choice.SAVED and missing:
+            return f"it cannot be made again from what is kept: {missing}"
+        if choice is Choice.RECOMPUTED and value.unsaveable:
+            return f"it may not be saved: {value.unsaveable}"
+        per = format_seconds(seconds / max(value.nbytes, 1) * 2**20)
+        ops = f"{len(rebuild)} op{'' if len(rebuild) == 1 else 's'}"
+        cost = f"{format_seconds(seconds)} ({ops}) for {format_bytes(value.nbytes)}, {per} a MiB"
+        if choice is Choice.SAVED:
+            return f"making it again would take {cost}"
+        return f"making it again takes {cost}"
+
+    # What else there could be.
+
+    @cached_property
+    def limit(self) -> int:
+        """The bytes that other plans are held to: the plan's own peak."""
+        return self._peak
+
+    @cached_property
+    def _peak(self) -> int:
+        return max(self.occupancy.levels, default=0)
+
+    @cached_property
+    def _solver(self) -> PeakSolver:
+        return PeakSolver(self.detail.priced)
+
+    def find(self, name: str) -> str:
+        """The value that a name stands for: a value's own, or that of the op that makes it.
+
+        Raises:
+            OptionError: if there is none; the nearest names are listed.
+        """
+        if name in self.detail.value_index:
+            return name
+        index = self.detail.op_index.get(name)
+        if index is not None and self.problem.ops[index].outputs:
+            return self.problem.values[self.problem.ops[index].outputs[0]].name
+        known = [*self.detail.value_index, *self.detail.op_index]
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"; near it are {', '.join(near)}" if near else ""
+        raise OptionError(f"the plan has no value {name!r}{hint}. Names are those of plan.saved")
+
+    def flip(self, name: str) -> Flip | None:
+        """What the plan would be if a value were treated the other way; None if there is no other.
+
+        The whole graph is planned anew with that choice made, within the same peak.
+        """
+        verdict = self.verdicts[self.find(name)]
+        if verdict.choice is Choice.SAVED:
+            return self._forced(verdict.name, Choice.RECOMPUTED)
+        if verdict.choice is Choice.RECOMPUTED:
+            return self._forced(verdict.name, Choice.SAVED)
+        return None
+
+    def _forced(self, name: str, choice: Choice) -> Flip:
+        index = self.detail.value_index[name]
+        problem = self.detail.priced
+        op, value = problem.ops[problem.producer[index]], problem.values[index]
+        if choice is Choice.RECOMPUTED:
+            if op.fixed:
+                return Flip(choice, None, f"{op.name} may not run again: {op.fixed}")
+            forced = _with_value(problem, index, "asked to be recomputed")
+        else:
+            if value.unsaveable:
+                return Flip(choice, None, f"it may not be saved: {value.unsaveable}")
+            forced = _with_op(problem, problem.producer[index], "asked to be saved")
+        try:
+            found = PeakSolver(forced).solve(self.limit)
+        except InfeasibleError as error:
+            return Flip(choice, None, "; ".join(error.path) or str(error))
+        if found is None:
+            return Flip(choice, None, f"no plan found within {format_bytes(self.limit)}")
+        return Flip(choice, found.seconds - self._own_seconds)
+
+    @cached_property
+    def _own_seconds(self) -> float:
+        """Recompute time of the plan, as the solver sees it."""
+        weights = self.detail.weights
+        if not weights:
+            return self.plan.recompute_seconds
+        ops = self.problem.ops
+        return math.fsum(
+            ops[self.detail.op_index[name]].seconds * weights.get(name, 1.0)
+            for name in self.plan.recomputed
+        )
+
+    @cached_property
+    def more(self) -> Worth:
+        """What a little more memory would be worth: the next plans are searched for."""
+        extra = _round_size(max(self.plan.baseline_peak // 64, 1))
+        found = self._solver.solve(self.limit + extra)
+        seconds = None if found is None else max(0.0, self._own_seconds - found.seconds)
+        return Worth(extra, seconds)
+
+    @cached_property
+    def less(self) -> Worth:
+        """What a little less memory would cost."""
+        extra = _round_size(max(self.plan.baseline_peak // 64, 1))
+        found = self._solver.solve(self.limit - extra)
+        seconds = None if found is None else min(0.0, self._own_seconds - found.seconds)
+        return Worth(-extra, seconds)
+
+    def at_peak(self, count: int = TOP) -> list[Interval]:
+        """The largest copies that are live where most is live."""
+        return self.occupancy.at(self.occupancy.peak)[:count]
+
+    # In words.
+
+    def about(self, name: str) -> str:
+        """All that can be said of one value, in lines.
+
+        Raises:
+            OptionError: if the plan has no such value.
+        """
+        verdict = self.verdicts[self.find(name)]
+        made = self.problem.producer[self.detail.value_index[verdict.name]]
+        op = self.problem.ops[made] if made >= 0 else None
+        origin = self.detail.origin(verdict.name)
+        title = f"{verdict.name}: {verdict.choice}"
+        lines = [f"{title}, {format_bytes(verdict.nbytes)}" if verdict.nbytes else title]
+        lines.append(f"why        {verdict.reason}")
+        lines.append(f"made by    {origin.op} -> {origin.shape}")
+        if op is not None and op.name != verdict.name:
+            lines[-1] += f" (a result of {op.name})"
+        if origin.module:
+            lines.append(f"in         {origin.module}")
+        if origin.source:
+            lines.append(f"at         {origin.source}  {origin.code}".rstrip())
+        if verdict.choice in (Choice.SAVED, Choice.RECOMPUTED):
+            lines += self._cost(verdict)
+            flip = self.flip(verdict.name)
+            assert flip is not None
+            lines.append(f"flip       {self._flip(flip)}")
+        if verdict.runs:
+            again = f"runs again {verdict.runs} time{'' if verdict.runs == 1 else 's'}"
+            lines.append(f"again      its op {again} in the backward")
+        lines.append(f"worth      {self.worth()}")
+        return "\n".join(lines)
+
+    def _cost(self, verdict: Verdict) -> list[str]:
+        if not verdict.rebuild:
+            return ["cost       it cannot be computed again"]
+        chain = ", ".join(verdict.rebuild[-6:])
+        rest = len(verdict.rebuild) - 6
+        more = f"{rest} more before, " if rest > 0 else ""
+        share = verdict.rebuild_seconds / (self.plan.step_seconds or 1.0)
+        text = f"{format_seconds(verdict.rebuild_seconds)}, {share:.2%} of a step"
+        return [f"cost       with its ancestors {text}: {more}{chain}"]
+
+    def _flip(self, flip: Flip) -> str:
+        if flip.seconds is None:
+            return f"it cannot be {flip.choice}: {flip.why}"
+        amount = f"{format_seconds(abs(flip.seconds))} {'more' if flip.seconds >= 0 else 'less'}"
+        return f"were it {flip.choice}, the best plan found within {self._within} takes {amount}"
+
+    @property
+    def _within(self) -> str:
+        return format_bytes(self.limit)
+
+    def worth(self) -> str:
+        """The shadow price of memory at the peak, in words."""
+        more, less = self.more, self.less
+        text = (
+            f"{format_bytes(more.nbytes)} more would save {format_seconds(more.seconds or 0.0)} a "
+            f"step"
+        )
+        if less.seconds is None:
+            return f"{text}; there is no plan with {format_bytes(-less.nbytes)} less"
+        cost = format_seconds(-less.seconds)
+        return f"{text}, {format_bytes(-less.nbytes)} less would cost {cost}"
+
+    def summary(self) -> str:
+        """The plan's peak: where it is, what is live there, what memory is worth there."""
+        line = self.occupancy
+        op = self.problem.ops[line.ops[line.peak]].name if line.ops else "nothing"
+        half = "forward" if line.peak < line.boundary else "backward"
+        lines = [f"peak       {self._within} in the {half}, while {op} runs"]
+        if line.ops and line.workspace[line.peak]:
+            lines.append(f"           {format_bytes(line.workspace[line.peak])} of it is workspace")
+        lines.append(f"worth      {self.worth()}")
+        lines.append("largest at the peak:")
+        for one in self.at_peak():
+            lines.append(f"{format_bytes(one.nbytes):>12}  {self._live(one)}")
+        return "\n".join(lines)
+
+    def _live(self, one: Interval) -> str:
+        name = self.problem.values[one.value].name
+        verdict, origin = self.verdicts[name], self.detail.origin(name)
+        where = f" in {origin.module}" if origin.module else ""
+        rebuilt = one.holding in (Holding.SAVED, Holding.RECOMPUTED) and verdict.rebuild
+        cost = f", {format_seconds(verdict.rebuild_seconds)} to make again" if rebuilt else ""
+        return f"{one.holding:<10}  {name}{where}{cost}"
+
+
+def _with_value(problem: Problem, index: int, why: str) -> Problem:
+    values = list(problem.values)
+    values[index] = replace(values[index], unsaveable=why)
+    return replace(problem, values=tuple(values))
+
+
+def _with_op(problem: Problem, index: int, why: str) -> Problem:
+    ops = list(problem.ops)
+    ops[index] = replace(ops[index], fixed=ops[index].fixed or why)
+    return replace(problem, ops=tuple(ops))
+
+
+def _round_size(nbytes: int) -> int:
+    """The power of two at or below a number of bytes."""
+    return int(2 ** int(math.log2(nbytes)))
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a time in a unit that suits it: ``format_seconds(0.0031) == "3.1 ms"``."""
+    if not math.isfinite(seconds):
+        return "forever"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns" if seconds else "0 s"

@@ -1,0 +1,110 @@
+"""The frontier of a step: its trade-off between peak and time, as plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from .budget import format_bytes
+from .detail import Detail
+from .plans import Plan
+
+__all__ = ["Frontier", "knee"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Frontier(Sequence[Plan]):
+    """Plans of one graph by falling peak and rising time; none is both larger and slower.
+
+    Attributes:
+        plans: the plans, from the one that recomputes nothing to the one with the least peak.
+        strategies: plans of what people do by hand, by name, for comparison.
+    """
+
+    plans: tuple[Plan, ...]
+    strategies: dict[str, Plan] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self.plans[index]
+
+    def __iter__(self) -> Iterator[Plan]:
+        return iter(self.plans)
+
+    @property
+    def knee(self) -> Plan:
+        """The plan at the bend of the curve, see :func:`knee`."""
+        return self.plans[knee([(p.predicted_peak, p.recompute_seconds) for p in self.plans])]
+
+    def within(self, budget: int) -> Plan | None:
+        """The fastest plan within a number of bytes, or None if there is none."""
+        return next((p for p in self.plans if p.predicted_peak <= budget), None)
+
+    def to_json(self) -> str:
+        """The frontier as JSON text; :meth:`from_json` reads it back."""
+        detail = self.plans[0].detail
+        bare = [json.loads(replace(p, detail=None).to_json()) for p in self.plans]
+        named = {
+            n: json.loads(replace(p, detail=None).to_json()) for n, p in self.strategies.items()
+        }
+        data = {
+            "format": FORMAT,
+            "frontier": bare,
+            "strategies": named,
+            "detail": None if detail is None else detail.to_data(),
+        }
+        return json.dumps(data, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Frontier:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: if the text is not a frontier or comes from another format.
+        """
+        data = json.loads(text)
+        if not isinstance(data, dict) or data.get("format") != FORMAT or "frontier" not in data:
+            raise ValueError(f"not a frontier of format {FORMAT}; write it again with to_json()")
+        detail = None if data["detail"] is None else Detail.from_data(data["detail"])
+
+        def plan(one: object) -> Plan:
+            return replace(Plan.from_json(json.dumps(one)), detail=detail)
+
+        plans = tuple(plan(one) for one in data["frontier"])
+        return cls(plans, {name: plan(one) for name, one in data["strategies"].items()})
+
+    def __str__(self) -> str:
+        """A table, one plan a line."""
+        bend = self.knee
+        lines = [f"{'peak':>12}  {'of baseline':>11}  {'time':>7}  {'saved':>12}  recomputed runs"]
+        for plan in self.plans:
+            share = plan.predicted_peak / max(1, plan.baseline_peak)
+            lines.append(
+                f"{format_bytes(plan.predicted_peak):>12}  {share:>11.1%}  {plan.overhead:>+7.1%}  "
+                f"{format_bytes(plan.saved_bytes):>12}  {len(plan.recomputed):>6}"
+                f"{'  <- knee' if plan is bend else ''}"
+            )
+        return "\n".join(lines)
+
+
+def knee(points: Sequence[tuple[float, float]]) -> int:
+    """Index of the point farthest below the line between the ends of a falling curve.
+
+    Both axes are scaled to the curve's extent (Satopaa et al. 2011, "Finding a kneedle in a
+    haystack").
+
+    Args:
+        points: at least one (x, y), ordered along the curve.
+
+    >>> knee([(10, 0), (4, 1), (2, 9)])
+    1
+    """
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    width, height = abs(x1 - x0) or 1.0, abs(y1 - y0) or 1.0
+    gains = [abs(x - x0) / width - abs(y - y0) / height for x, y in points]
+    return max(range(len(points)), key=lambda i: gains[i])

@@ -1,0 +1,195 @@
+"""Planning without running: what a step will take, on this machine or on one that is not here.
+
+The step is traced on fake tensors, so nothing of the model's size is allocated. For this machine
+(``device=None``) ops are measured as the backend measures them: each distinct op is run once, by
+itself. For a named device nothing runs at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import profiles
+from .budget import Budget, format_bytes
+from .choosing import choose, prove
+from .detail import Detail
+from .errors import BudgetError, OptionError
+from .frontiers import Frontier
+from .options import Options
+from .plans import Plan
+from .prepared import (
+    Prepared,
+    estimated_workspaces,
+    external_workspaces,
+    measured_workspaces,
+    prepare,
+)
+from .resident import Optimizer, resident
+from .strategies import NAMES, strategy
+from .tracing import trace_joint
+
+__all__ = ["frontier", "plan"]
+
+
+def plan(
+    model: nn.Module,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    budget: object = None,
+    *,
+    memory: object = None,
+    device: str | profiles.DeviceProfile | None = None,
+    optimizer: Optimizer = None,
+    accumulates: bool = False,
+    **options: object,
+) -> Plan:
+    """Plan a training step without running it.
+
+    With ``inner="inductor"`` the prediction is that of single ops; the code that Inductor makes
+    of them usually holds less, which is known only once it has been compiled.
+
+    Args:
+        model: the module that returns the loss, with real weights or on the "meta" device.
+        args: what it is called with: a tensor, or a sequence; real, "meta" or fake tensors.
+        kwargs: the same, by name.
+        budget: limit on the peak, as for :func:`fxremat.backend`.
+        memory: limit on all that the step holds, in bytes ("80GiB"); the budget is what is left
+            beside parameters, optimizer state and the like. Give this or ``budget``.
+        device: name of a device profile such as "h100", a profile, or None for this machine.
+        optimizer: its class, its name in ``torch.optim``, or a callable that takes the list of
+            parameters and returns one; see :class:`fxremat.detail.Resident`.
+        accumulates: gradients of earlier steps are there while the step runs.
+        options: the others of :class:`fxremat.options.Options`.
+
+    Returns:
+        The plan; ``plan.detail.resident`` has what the step holds besides.
+
+    Raises:
+        OptionError: for an unknown option, device or optimizer.
+        BudgetError: if the budget makes no sense, or no plan meets it.
+        GraphError: if the step cannot be traced as one graph.
+
+    Example:
+        >>> import fxremat, torch
+        >>> with torch.device("meta"):
+        ...     model, batch = torch.nn.Linear(4096, 4096), torch.randn(8, 4096)
+        >>> found = fxremat.plan(model, batch, device="h100", optimizer="SGD", inner="eager")
+        >>> found.predicted_peak, found.detail.resident.parameters
+        (67256320, 67125248)
+    """
+    if budget is not None and memory is not None:
+        raise OptionError("budget and memory were both given; memory says what budget there is")
+    chosen = Options.parse(budget, **_device(device, options))
+    ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
+    if memory is not None:
+        left = _left(memory, ready.detail)
+        chosen = replace(chosen, budget=Budget(nbytes=left))
+    limit, point = choose(ready.solver, chosen, 0, 0)
+    proved = True
+    if chosen.solver == "exact" and point.seconds > 0:
+        point, proved = prove(ready.solver, limit, point, chosen, 0)
+    return ready.plan(point, limit, complete=proved and not ready.solver.timed_out)
+
+
+def frontier(
+    model: nn.Module,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    device: str | profiles.DeviceProfile | None = None,
+    optimizer: Optimizer = None,
+    accumulates: bool = False,
+    **options: object,
+) -> Frontier:
+    """The trade-off of peak against time of a training step, without running it.
+
+    Args:
+        model: as for :func:`plan`, and so are the others.
+        args: see there.
+        kwargs: see there.
+        device: see there.
+        optimizer: see there.
+        accumulates: see there.
+        options: see there.
+
+    Returns:
+        Plans by falling peak and rising time, and beside them what people do by hand.
+
+    Raises:
+        OptionError: for an unknown option, device or optimizer.
+        GraphError: if the step cannot be traced as one graph.
+    """
+    chosen = Options.parse(None, **_device(device, options))
+    return curve(_ready(model, args, kwargs, chosen, device, optimizer, accumulates))
+
+
+def curve(ready: Prepared) -> Frontier:
+    """The frontier of a graph that has been prepared."""
+    points = sorted(ready.solver.frontier(), key=lambda p: -p.peak)
+    complete = not ready.solver.timed_out
+    plans = tuple(ready.plan(p, p.peak, complete=complete) for p in points)
+    named: dict[str, Plan] = {}
+    for label, name, k in (*((n, n, 1) for n in NAMES if n != "every"), ("every 2", "every", 2)):
+        try:
+            named[label] = ready.plan(strategy(ready.detail, name, k), None)
+        except (OptionError, ValueError):  # no blocks, or what a rule forbids
+            continue
+    return Frontier(plans, named)
+
+
+def _device(
+    device: str | profiles.DeviceProfile | None, options: Mapping[str, object]
+) -> dict[str, object]:
+    return {**options, "device": device}
+
+
+def _ready(
+    model: nn.Module,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    options: Options,
+    device: str | profiles.DeviceProfile | None,
+    optimizer: Optimizer,
+    accumulates: bool,
+) -> Prepared:
+    if not isinstance(model, nn.Module):
+        raise OptionError(
+            f"model: a {type(model).__name__} is no nn.Module; wrap model and loss in one"
+        )
+    given = args if isinstance(args, Sequence) else (args,)
+    profile = profiles.profile(device, torch.device("cpu")) if device is not None else None
+    held = resident(
+        model,
+        (given, kwargs),
+        optimizer,
+        rounding=1 if profile is None else profile.rounding,
+        foreach=profile is not None and profile.rounding > 1,
+        accumulates=accumulates,
+    )
+    fused = options.inner == "inductor"
+    joint, outputs = trace_joint(model, given, kwargs, decompositions=fused, joint_passes=fused)
+    here = external_workspaces if fused else measured_workspaces
+    ready = prepare(joint, outputs, options, here if profile is None else estimated_workspaces)
+    return replace(ready, detail=replace(ready.detail, resident=held))
+
+
+def _left(memory: object, detail: Detail) -> int:
+    """What a limit on all memory leaves for the peak of the plan."""
+    limit = Budget.parse(memory).nbytes
+    if limit is None:
+        raise BudgetError(f"memory={memory!r}: not a number of bytes; write one such as '80GiB'")
+    held = detail.resident
+    assert held is not None
+    if held.total(0) >= limit:
+        raise BudgetError(
+            f"memory={memory!r}: {limit} bytes; parameters, optimizer and the rest take "
+            f"{held.total(0)} bytes ({format_bytes(held.total(0))}) alone: {held}. Shard or "
+            "offload them, or take a larger device",
+            asked=limit,
+        )
+    return limit - held.during

@@ -1,0 +1,247 @@
+"""A joint graph made ready for a solver, and plans made of what the solver finds."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import fx
+
+from passes.cleanup import clean
+from passes.early import with_early
+from passes.joint import JointGraph, Role, check_graph
+from passes.text import render
+
+from . import profiles, workspace
+from .cost import CostModel, storage_bytes
+from .detail import Detail
+from .fakes import GUESS, signature, unbounded
+from .formulate import Sizing, formulate
+from .options import Options
+from .origins import origins_of
+from .pins import marks_in, pins_of
+from .plans import Plan, SavedValue
+from .problem import Phase, Problem
+from .regions import regions_of, within
+from .solvers.peak import PeakSolver
+from .solvers.pool import Point
+from .timeline import replay
+
+__all__ = [
+    "Clock",
+    "Prepared",
+    "Workspaces",
+    "estimated_workspaces",
+    "external_workspaces",
+    "measured_workspaces",
+    "prepare",
+]
+
+Workspaces = Callable[[Sequence[fx.Node], torch.device], dict[str, int]]
+
+
+@dataclass
+class Clock:
+    """Seconds spent in each stage."""
+
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the seconds that the body takes to a stage."""
+        start = time.perf_counter()
+        yield
+        self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A joint graph with all that a solver and a plan need.
+
+    Attributes:
+        joint: the cleaned graph.
+        problem: the problem that it poses.
+        detail: the problem with origins.
+        workspaces: bytes that ops hold while they run, by signature.
+        options: what was asked for.
+        clock: seconds that each stage took.
+    """
+
+    joint: JointGraph
+    problem: Problem
+    detail: Detail
+    workspaces: dict[str, int]
+    options: Options
+    clock: Clock
+
+    @cached_property
+    def solver(self) -> PeakSolver:
+        """The solver, which sees what the user prefers in the times of ops."""
+        return PeakSolver(self.detail.priced, self.options.effort, self.options.time_limit)
+
+    @cached_property
+    def judge(self) -> PeakSolver:
+        """What bounds are taken from: real seconds, whatever the user prefers."""
+        return PeakSolver(self.problem) if self.detail.weights else self.solver
+
+    @cached_property
+    def graph(self) -> str:
+        """Fingerprint of the graph."""
+        return fingerprint(self.joint)
+
+    def plan(self, point: Point, limit: int | None, *, complete: bool = True) -> Plan:
+        """The plan of a schedule.
+
+        Args:
+            point: the schedule; its seconds are not read.
+            limit: bytes that the plan was made for, or None.
+            complete: no time limit stopped the search.
+        """
+        problem = self.problem
+        timeline = replay(problem, point.schedule)
+        names = [op.name for op in problem.ops]
+        judge = self.judge
+        return Plan(
+            graph=self.graph,
+            budget=limit,
+            predicted_peak=timeline.peak,
+            baseline_peak=judge.baseline.peak,
+            floor=judge.floor,
+            recompute_seconds=timeline.recompute_seconds,
+            lower_bound_seconds=judge.lower_bound(max(limit or timeline.peak, timeline.peak)),
+            step_seconds=problem.step_seconds,
+            recompute_flops=timeline.recompute_flops,
+            saved=tuple(
+                SavedValue(problem.values[v].name, problem.values[v].nbytes) for v in timeline.saved
+            ),
+            forward=tuple(names[o] for o in timeline.order),
+            schedule=tuple(names[o] for o in point.schedule),
+            recomputed=tuple(names[o] for o in _again(problem, point, timeline.hoisted)),
+            complete=complete,
+            detail=self.detail,
+            timings=self.clock.timings,
+        )
+
+
+def prepare(
+    module: fx.GraphModule,
+    num_fwd_outputs: int,
+    options: Options,
+    workspaces: Workspaces | None = None,
+    marks: Mapping[str, str] | None = None,
+) -> Prepared:
+    """Read a joint graph, cost its ops and apply the rules.
+
+    Args:
+        module: the joint graph; it is not changed.
+        num_fwd_outputs: how many of its outputs belong to the forward.
+        options: cost model, device, pins and the rest.
+        workspaces: for the nodes of a graph, workspace bytes by signature; measured on the
+            device by default.
+        marks: what the user's marks in the model say, by node; read from the graph by default.
+
+    Raises:
+        GraphError: for a graph that the pass cannot take.
+        CostError: for an op whose cost cannot be told.
+        InfeasibleError: if what is pinned contradicts itself or a rule.
+    """
+    clock = Clock()
+    with clock.stage("joint"):
+        check_graph(module.graph, num_fwd_outputs)
+        joint = JointGraph.from_module(clean(module), num_fwd_outputs)
+        joint = with_early(joint, replay=options.inner != "inductor")
+    with clock.stage("costs"):
+        device = device_of(joint)
+        profile = profiles.profile(options.device, device)
+        ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
+        spaces = (workspaces or measured_workspaces)(ops, device)
+        pins = pins_of(joint, options.policy, marks_in(module.graph) if marks is None else marks)
+        problem = formulate(joint, _sizing(ops, device, profile, options, spaces), pins)
+        problem = within(problem, regions_of(joint, options.regions))
+        detail = Detail(problem, origins_of(joint), profile.name, _name(options), pins.weights)
+    _warn_of_guesses(joint)
+    return Prepared(joint, problem, detail, spaces, options, clock)
+
+
+def _name(options: Options) -> str:
+    return options.inner if isinstance(options.inner, str) else "callable"
+
+
+def _again(problem: Problem, point: Point, hoisted: Sequence[int]) -> list[int]:
+    """The ops of a schedule that have run before, once for each further run."""
+    first: set[int] = set(hoisted)
+    found: list[int] = []
+    for op in point.schedule:
+        if problem.ops[op].phase is Phase.FORWARD or op in first:
+            found.append(op)
+        first.add(op)
+    return found
+
+
+def _warn_of_guesses(joint: JointGraph) -> None:
+    for node in joint.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and unbounded(value):
+            warnings.warn(
+                f"{node.name}: its size depends on data and has no upper bound, so {GUESS} is "
+                "taken for it and the peak is a guess; bound it with torch._check(size <= ...)",
+                stacklevel=2,
+            )
+            return
+
+
+def measured_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:
+    """Workspace bytes by signature, measured on the device."""
+    return {key: m.workspace for key, m in workspace.measure(nodes, device).items()}
+
+
+def external_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:
+    """The same for ops that Inductor runs as ATen's own kernels; it fuses the others."""
+    from passes.inductor import is_external
+
+    return measured_workspaces([n for n in nodes if is_external(n)], device)
+
+
+def estimated_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:
+    """Workspace bytes by signature without running anything, for a device that is not here."""
+    return {key: m.workspace for key, m in workspace.estimate(nodes).items()}
+
+
+def device_of(joint: JointGraph) -> torch.device:
+    """The device that a graph runs on: that of its first result on an accelerator, or the CPU."""
+    for node in joint.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta"):
+            return value.device
+    return torch.device("cpu")
+
+
+def _sizing(
+    ops: list[fx.Node],
+    device: torch.device,
+    profile: profiles.DeviceProfile,
+    options: Options,
+    held: dict[str, int],
+) -> Sizing:
+    timings: dict[str, float] = {}
+    if options.cost == "measured":
+        timings = workspace.timings(workspace.measure(ops, device, timed=True))
+    model = CostModel(profile, options.cost, timings)
+    return Sizing(
+        seconds=lambda node: model.cost(node).seconds,
+        flops=lambda node: model.cost(node).flops,
+        storage=lambda tensor: storage_bytes(tensor, profile.rounding),
+        workspace=lambda node: held.get(signature(node), 0),
+    )
+
+
+def fingerprint(joint: JointGraph) -> str:
+    """A hash of a graph's text, the same for the same graph in every process."""
+    text = f"{joint.num_fwd_outputs}\n{render(joint.module)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
