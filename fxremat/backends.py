@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from torch import fx
@@ -22,7 +23,7 @@ from .errors import OptionError
 from .inductor import Attempt
 from .ledger import Ledger
 from .options import Options
-from .planning import plan_joint
+from .planning import Texts, plan_joint
 from .plans import Plan, summary
 
 __all__ = ["Backend", "backend", "entry_point"]
@@ -68,7 +69,7 @@ class Backend:
         def partition(joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Halves:
             planned = plan_joint(joint, num_fwd_outputs, self.options, held=self._ledger.held())
             made.append(planned.plan)
-            self._take(planned.plan)
+            self._take(planned.plan, planned.texts)
             return planned.split.forward, planned.split.backward
 
         run = private.compile_with_aot(module, example_inputs, compiler, partition)
@@ -84,13 +85,20 @@ class Backend:
                 "compiled code needs %d bytes more than planned; planning again", attempt.excess
             )
         if attempt.plan is not None:
-            self._take(attempt.plan)
+            texts = None if attempt.planned is None else attempt.planned.texts
+            self._take(attempt.plan, texts)
         assert attempt.compiled.run is not None  # compile() returned
         return self._ledger.watch(attempt.compiled.run, attempt.plan)
 
-    def _take(self, plan: Plan) -> None:
+    def _take(self, plan: Plan, texts: Texts | None) -> None:
         self.plans.append(plan)
         log.info("%s", summary(plan))
+        if self.options.dump is not None:
+            from .dump import dump_plan  # draws, which a backend alone need not
+
+            shown = {} if texts is None else asdict(texts)
+            where = dump_plan(self.options.dump, plan, frontier=plan.frontier(), **shown)
+            log.info("plan, report and drawings are in %s", where)
 
 
 def backend(budget: object = None, **options: object) -> Backend:
@@ -103,7 +111,8 @@ def backend(budget: object = None, **options: object) -> Backend:
         budget: ``"6GiB"`` or an int (bytes); ``0.4`` or ``"40%"`` (of the peak of the plan that
             recomputes nothing); ``"min"`` (the smallest peak); None (no limit).
         options: see :class:`fxremat.options.Options`: ``inner``, ``cost``, ``device``,
-            ``on_infeasible``, ``time_limit``, ``effort``.
+            ``on_infeasible``, ``time_limit``, ``effort``, ``policy``, ``regions``, ``dump``; and,
+            instead of a budget, ``strategy`` or ``plan``.
 
     Raises:
         OptionError: if an option is unknown or has the wrong type.

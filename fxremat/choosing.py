@@ -1,22 +1,64 @@
-"""From a budget to a schedule: the solver is asked, and what cannot be had is said."""
+"""From what was asked for to a plan; what cannot be had is said."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 from .budget import Budget, format_bytes
 from .errors import BudgetError
+from .frontiers import knee
+from .occupancy import occupancy
 from .options import Options
-from .problem import Problem
+from .planner import Planner
+from .plans import Plan
+from .prepared import Prepared
+from .recall import recall
 from .solvers.exact import solve_several
 from .solvers.peak import PeakSolver
 from .solvers.pool import Point
-from .timeline import Timeline, copies, replay
+from .strategies import strategy
 
-__all__ = ["choose", "prove"]
+__all__ = ["decide"]
+
+NAMED = 5  # values that an error lists
 
 
-def choose(
+def decide(ready: Prepared, margin: int = 0, held: int = 0) -> Plan:
+    """The plan that the options of a graph ask for.
+
+    Args:
+        ready: the graph.
+        margin: bytes to stay below the budget, for what the inner compiler adds.
+        held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
+
+    Raises:
+        BudgetError: if no plan meets the budget and the options don't take the closest.
+        RewriteError: if the options give plans, and none is for this graph.
+        OptionError: for a strategy that needs blocks where there are none.
+    """
+    options, planner = ready.options, ready.planner
+    if options.plan is not None:
+        return recall(ready.planner, options.plan)
+    if options.strategy is not None:
+        point = _by_hand(planner, options)
+        return replace(planner.plan(point, None), held=held)
+    limit, point = _choose(planner.solver, options, margin, held)
+    proved = True
+    if options.solver == "exact" and point.seconds > 0:
+        point, proved = _prove(planner.solver, limit, point, options, margin)
+    complete = proved and not planner.solver.timed_out
+    return replace(planner.plan(point, limit, complete=complete), held=held)
+
+
+def _by_hand(planner: Planner, options: Options) -> Point:
+    if options.strategy != "auto":
+        return strategy(planner.detail, str(options.strategy), options.k)
+    points = sorted(planner.solver.frontier(), key=lambda p: -p.peak)
+    return points[knee([(p.peak, p.seconds) for p in points])]
+
+
+def _choose(
     solver: PeakSolver, options: Options, margin: int, held: int
 ) -> tuple[int | None, Point]:
     """The limit in bytes and the plan for it, ``margin`` bytes below if there is one."""
@@ -48,7 +90,7 @@ def choose(
     return limit, least
 
 
-def prove(
+def _prove(
     solver: PeakSolver, limit: int | None, point: Point, options: Options, margin: int
 ) -> tuple[Point, bool]:
     """The cheapest plan of its class, and whether that is proved within the time limit."""
@@ -60,27 +102,15 @@ def prove(
 
 def _too_small(solver: PeakSolver, limit: int, least: Point) -> str:
     problem = solver.problem
-    timeline = replay(problem, least.schedule)
-    where, live = _at_peak(problem, least, timeline)
+    line = occupancy(problem, least.schedule)
+    where = problem.ops[line.ops[line.peak]].name
+    live = ", ".join(
+        f"{problem.values[i.value].name} ({format_bytes(i.nbytes)})"
+        for i in line.at(line.peak)[:NAMED]
+    )
     return (
         f"no plan found within {limit} bytes ({format_bytes(limit)}); the least peak found is "
         f"{least.peak} bytes ({format_bytes(least.peak)}), while {where} runs, where the largest "
         f"live values are {live}. Ask for at least {least.peak} bytes, for budget='min', or "
         "shrink the batch"
     )
-
-
-def _at_peak(problem: Problem, point: Point, timeline: Timeline) -> tuple[str, str]:
-    if max(timeline.forward, default=0) >= max(timeline.backward, default=0):
-        position = timeline.forward.index(timeline.peak)
-        op = problem.ops[timeline.order[position]]
-        alive = {*op.inputs, *op.outputs, *timeline.saved}
-    else:
-        position = timeline.backward.index(timeline.peak)
-        op = problem.ops[point.schedule[position]]
-        alive = {c.value for c in copies(problem, point.schedule) if c.start <= position <= c.end}
-    largest = sorted(alive, key=lambda v: (-problem.values[v].nbytes, v))[:5]
-    named = (
-        f"{problem.values[v].name} ({format_bytes(problem.values[v].nbytes)})" for v in largest
-    )
-    return op.name, ", ".join(named)

@@ -103,14 +103,9 @@ class Explainer:
     """
 
     def __init__(self, plan: Plan) -> None:
-        if plan.detail is None:
-            raise OptionError(
-                "the plan holds no detail (Plan.detail is None), so it cannot be explained or "
-                "drawn; take one from backend.plans, fxremat.plan() or a file written of these"
-            )
         self.plan = plan
-        self.detail: Detail = plan.detail
-        self.problem: Problem = plan.detail.problem
+        self.detail: Detail = plan.known
+        self.problem: Problem = self.detail.problem
 
     # What is there.
 

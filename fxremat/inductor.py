@@ -81,6 +81,13 @@ class Attempt:
         self._correct(peak)
         limit = None if self.planned is None else self.planned.plan.budget
         self.excess = 0 if peak is None or limit is None else peak - limit
+        if self.excess > 0 and self.options.plan is not None:
+            warnings.warn(
+                f"the code compiled for the given plan peaks at {peak} bytes, above its budget of "
+                f"{limit} bytes; plan again with fxremat.backend({limit})",
+                stacklevel=2,
+            )
+            self.excess = 0
         if self.excess <= 0:
             self._keep()
             return True

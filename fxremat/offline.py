@@ -7,7 +7,7 @@ itself. For a named device nothing runs at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import nn
 
 from . import profiles
 from .budget import Budget, format_bytes
-from .choosing import choose, prove
+from .choosing import decide
 from .detail import Detail
 from .errors import BudgetError, OptionError
 from .frontiers import Frontier
@@ -30,7 +30,6 @@ from .prepared import (
     prepare,
 )
 from .resident import Optimizer, resident
-from .strategies import NAMES, strategy
 from .tracing import trace_joint
 
 __all__ = ["frontier", "plan"]
@@ -40,8 +39,8 @@ def plan(
     model: nn.Module,
     args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
-    budget: object = None,
     *,
+    budget: object = None,
     memory: object = None,
     device: str | profiles.DeviceProfile | None = None,
     optimizer: Optimizer = None,
@@ -84,16 +83,12 @@ def plan(
     """
     if budget is not None and memory is not None:
         raise OptionError("budget and memory were both given; memory says what budget there is")
-    chosen = Options.parse(budget, **_device(device, options))
+    chosen = Options.parse(budget, **{**options, "device": device})
     ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
     if memory is not None:
-        left = _left(memory, ready.detail)
-        chosen = replace(chosen, budget=Budget(nbytes=left))
-    limit, point = choose(ready.solver, chosen, 0, 0)
-    proved = True
-    if chosen.solver == "exact" and point.seconds > 0:
-        point, proved = prove(ready.solver, limit, point, chosen, 0)
-    return ready.plan(point, limit, complete=proved and not ready.solver.timed_out)
+        budget = Budget(nbytes=_left(memory, ready.detail))
+        ready = replace(ready, options=replace(chosen, budget=budget))
+    return decide(ready)
 
 
 def frontier(
@@ -124,28 +119,9 @@ def frontier(
         OptionError: for an unknown option, device or optimizer.
         GraphError: if the step cannot be traced as one graph.
     """
-    chosen = Options.parse(None, **_device(device, options))
-    return curve(_ready(model, args, kwargs, chosen, device, optimizer, accumulates))
-
-
-def curve(ready: Prepared) -> Frontier:
-    """The frontier of a graph that has been prepared."""
-    points = sorted(ready.solver.frontier(), key=lambda p: -p.peak)
-    complete = not ready.solver.timed_out
-    plans = tuple(ready.plan(p, p.peak, complete=complete) for p in points)
-    named: dict[str, Plan] = {}
-    for label, name, k in (*((n, n, 1) for n in NAMES if n != "every"), ("every 2", "every", 2)):
-        try:
-            named[label] = ready.plan(strategy(ready.detail, name, k), None)
-        except (OptionError, ValueError):  # no blocks, or what a rule forbids
-            continue
-    return Frontier(plans, named)
-
-
-def _device(
-    device: str | profiles.DeviceProfile | None, options: Mapping[str, object]
-) -> dict[str, object]:
-    return {**options, "device": device}
+    chosen = Options.parse(None, **{**options, "device": device})
+    ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
+    return ready.planner.frontier()
 
 
 def _ready(
@@ -161,7 +137,12 @@ def _ready(
         raise OptionError(
             f"model: a {type(model).__name__} is no nn.Module; wrap model and loss in one"
         )
-    given = args if isinstance(args, Sequence) else (args,)
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise OptionError(
+            f"kwargs={kwargs!r}: not the model's arguments by name; a budget is given as "
+            f"budget={kwargs!r}"
+        )
+    given = args if isinstance(args, (tuple, list)) else (args,)
     profile = profiles.profile(device, torch.device("cpu")) if device is not None else None
     held = resident(
         model,

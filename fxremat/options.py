@@ -7,12 +7,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, Literal, NoReturn, cast
 
 from fxremat.budget import Budget
 from fxremat.errors import OptionError
 from fxremat.pins import VERDICTS, Policy
+from fxremat.plans import Plan
 from fxremat.profiles import DeviceProfile
+from fxremat.strategies import NAMES
 
 __all__ = ["Cost", "Infeasible", "Inner", "Options", "Solver"]
 
@@ -48,6 +51,14 @@ class Options:
         regions: budgets for parts of the model: from patterns of module paths to what these hold
             between forward and backward, in bytes or as a fraction of what they hold when nothing
             is recomputed.
+        plan: plans to apply as they are instead of searching: one, or a file written by
+            ``plan.save``, or a list of them for a model of several graphs. Each graph takes the one
+            that was made for it; budgets are those of the plans.
+        strategy: what people do by hand, instead of a budget: ``"none"``, ``"full"`` (every block),
+            ``"every"`` (every ``k`` blocks), ``"sqrt"``, ``"selective"``, see
+            :mod:`fxremat.strategies`; or ``"auto"``, the knee of the frontier.
+        k: blocks in one stretch, for ``strategy="every"``.
+        dump: a folder in which each graph that is compiled leaves its plan, report and drawings.
     """
 
     budget: Budget = Budget()
@@ -60,6 +71,10 @@ class Options:
     solver: Solver = "peak"
     policy: Policy | None = None
     regions: tuple[tuple[str, Budget], ...] = ()
+    plan: tuple[Plan, ...] | None = None
+    strategy: str | None = None
+    k: int = 1
+    dump: str | None = None
 
     @classmethod
     def parse(cls, budget: object = None, **options: object) -> Options:
@@ -77,6 +92,7 @@ class Options:
             if name not in _READERS:
                 _reject_name(name)
         read = {name: _READERS[name](name, value) for name, value in options.items()}
+        _refuse_two({**read, "budget": budget})
         return cls(budget=Budget.parse(budget), **cast("dict[str, Any]", read))
 
     @classmethod
@@ -98,6 +114,15 @@ class Options:
             if not isinstance(name, str):
                 _reject_name(name)
         return cls.parse(**options)
+
+
+def _refuse_two(given: Mapping[str, object]) -> None:
+    """A budget, a strategy and a plan each say what to do; two of them could contradict."""
+    said = [n for n in ("budget", "strategy", "plan") if given.get(n) is not None]
+    if len(said) > 1:
+        raise OptionError(f"{' and '.join(said)} were given; give one of budget, strategy and plan")
+    if given.get("k", 1) != 1 and given.get("strategy") != "every":
+        raise OptionError(f"k={given['k']!r}: only strategy='every' takes k; give both, or neither")
 
 
 def _reject_name(name: object) -> NoReturn:
@@ -179,6 +204,44 @@ def _pairs(name: str, value: object, what: str, example: str) -> tuple[tuple[str
     return tuple(value.items())
 
 
+def _read_plan(name: str, value: object) -> object:
+    if value is None:
+        return None
+    several = value if isinstance(value, (list, tuple)) else [value]
+    if not several:
+        raise OptionError(f"{name}={value!r}: no plan in it; give plans, or None to search for one")
+    return tuple(_one_plan(name, one) for one in several)
+
+
+def _one_plan(name: str, value: object) -> Plan:
+    if isinstance(value, Plan):
+        return value
+    if isinstance(value, (str, PathLike)):
+        return Plan.load(value)
+    raise OptionError(
+        f"{name}={value!r}: a {type(value).__name__} is no plan; give a Plan, the path of a file "
+        "written by plan.save(), or a list of these"
+    )
+
+
+def _read_strategy(name: str, value: object) -> object:
+    return None if value is None else _choice(name, value, (*NAMES, "auto"))
+
+
+def _read_k(name: str, value: object) -> object:
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
+        return int(value)
+    raise OptionError(f"{name}={value!r}: not a number of blocks; write an int, 1 or more")
+
+
+def _read_dump(name: str, value: object) -> object:
+    if value is None:
+        return None
+    if isinstance(value, (str, PathLike)) and str(value):
+        return str(value)
+    raise OptionError(f"{name}={value!r}: not a folder; write its path, or None for no dump")
+
+
 def _read_time_limit(name: str, value: object) -> object:
     if value is None:
         return None
@@ -207,4 +270,8 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "solver": _read_solver,
     "policy": _read_policy,
     "regions": _read_regions,
+    "plan": _read_plan,
+    "strategy": _read_strategy,
+    "k": _read_k,
+    "dump": _read_dump,
 }

@@ -14,15 +14,25 @@ from dataclasses import dataclass, replace
 from torch import fx
 
 from passes.split import Split, split
+from passes.text import render
 from passes.verify import verify
 
-from .choosing import choose, prove
+from .choosing import decide
 from .options import Options
 from .plans import Plan
 from .prepared import Workspaces, prepare
 from .problem import Problem
 
 __all__ = ["Planned", "plan_joint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Graphs as text, see :mod:`passes.text`; taken before an inner compiler changes them."""
+
+    joint: str
+    forward: str
+    backward: str
 
 
 @dataclass(frozen=True)
@@ -34,12 +44,14 @@ class Planned:
         problem: the problem that it solves.
         split: forward and backward as the plan says.
         workspaces: bytes that ops hold while they run, by signature.
+        texts: the joint graph, forward and backward as text, where a dump was asked for.
     """
 
     plan: Plan
     problem: Problem
     split: Split
     workspaces: dict[str, int]
+    texts: Texts | None = None
 
 
 def plan_joint(
@@ -70,15 +82,13 @@ def plan_joint(
         InfeasibleError: if the rules leave a value that may be neither saved nor recomputed.
     """
     ready = prepare(module, num_fwd_outputs, options, workspaces, marks)
-    clock = ready.clock
-    with clock.stage("solver"):
-        limit, point = choose(ready.solver, options, margin, held)
-        proved = True
-        if options.solver == "exact" and point.seconds > 0:
-            point, proved = prove(ready.solver, limit, point, options, margin)
-        complete = proved and not ready.solver.timed_out
-        plan = replace(ready.plan(point, limit, complete=complete), held=held)
-    with clock.stage("split"):
+    with ready.clock.stage("solver"):
+        plan = decide(ready, margin, held)
+    with ready.clock.stage("split"):
         halves = split(ready.joint, plan.schedule, plan.forward)
         verify(ready.joint, halves)
-    return Planned(plan, ready.problem, halves, ready.workspaces)
+    plan = replace(plan, timings=ready.clock.timings)
+    texts = None
+    if options.dump is not None:
+        texts = Texts(*map(render, (ready.joint.module, halves.forward, halves.backward)))
+    return Planned(plan, ready.detail.problem, halves, ready.workspaces, texts)

@@ -10,10 +10,18 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .budget import format_bytes
 from .detail import Detail
+from .errors import OptionError
+from .files import write_text
+
+if TYPE_CHECKING:  # they read plans
+    from .differences import Diff
+    from .frontiers import Frontier
 
 __all__ = ["Plan", "SavedValue", "summary"]
 
@@ -99,6 +107,20 @@ class Plan:
         """How often each recomputed op runs again."""
         return dict(Counter(self.recomputed))
 
+    @property
+    def known(self) -> Detail:
+        """The detail.
+
+        Raises:
+            OptionError: if the plan has none.
+        """
+        if self.detail is None:
+            raise OptionError(
+                "the plan holds no detail (Plan.detail is None), so it cannot be explained or "
+                "drawn; take one from backend.plans, fxremat.plan() or a file written of these"
+            )
+        return self.detail
+
     def to_json(self) -> str:
         """The plan as JSON text, the same for the same plan; :meth:`from_json` reads it back."""
         bare = replace(self, detail=None, timings={})
@@ -131,6 +153,87 @@ class Plan:
             data[name] = tuple(data[name])
         return cls(**data)
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan to a file; :meth:`load` or ``fxremat.backend(plan=path)`` read it.
+
+        The file is replaced in one step, so that no reader sees half of it.
+
+        Raises:
+            OptionError: if it cannot be written.
+        """
+        write_text(path, self.to_json() + "\n")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Plan:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            OptionError: if the file cannot be read, or is no plan.
+        """
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            why = error.strerror or error
+            raise OptionError(f"{path}: {why}; write a plan there with plan.save()") from error
+        except ValueError as error:
+            raise OptionError(f"{path}: {error}") from error
+
+    def explain(self, name: str | None = None) -> str:
+        """Why a value is saved or recomputed, and what it would take to do otherwise.
+
+        Args:
+            name: a value or an op of the plan; None tells of the peak, of what is live there, and
+                of what more memory would be worth. The graph is planned anew a few times.
+
+        Raises:
+            OptionError: if the plan has no such value, or no detail.
+        """
+        from .explain import Explainer
+
+        explainer = Explainer(self)
+        return explainer.summary() if name is None else explainer.about(name)
+
+    def frontier(self) -> Frontier:
+        """The whole trade-off curve of the plan's graph; see :class:`fxremat.Frontier`.
+
+        Raises:
+            OptionError: if the plan has no detail.
+        """
+        from .planner import Planner
+
+        return Planner.of(self).frontier()
+
+    def diff(self, other: Plan) -> Diff:
+        """What another plan does otherwise; see :class:`fxremat.differences.Diff`."""
+        from .differences import diff
+
+        return diff(self, other)
+
+    def to_html(self, path: str | PathLike[str], frontier: Frontier | None = None) -> None:
+        """Write a report: one HTML file that needs no network.
+
+        Args:
+            path: of the file.
+            frontier: drawn beside the plan, if given.
+
+        Raises:
+            OptionError: if the plan has no detail, or the file cannot be written.
+        """
+        from .report import to_html
+
+        write_text(path, to_html(self, frontier))
+
+    def to_dot(self) -> str:
+        """The joint graph with the cut, as text for graphviz.
+
+        Raises:
+            OptionError: if the plan has no detail.
+        """
+        from .drawings.dot import to_dot
+        from .drawings.graphs import joint_graph
+
+        return to_dot(joint_graph(self))
+
     def __str__(self) -> str:
         """The plan for a reader: prediction, bound, what is saved and recomputed."""
         limit = "no limit" if self.budget is None else format_bytes(self.budget)
@@ -147,8 +250,18 @@ class Plan:
             *(f"            {format_bytes(v.nbytes):>12}  {v.name}" for v in top if v.nbytes),
             f"recomputed  {len(self.recomputed)} runs of {len(self.repeats)} ops",
         ]
+        resident = None if self.detail is None else self.detail.resident
+        if resident is not None:
+            lines.append(f"besides     {resident}")
+            total, before = (resident.total(p) for p in (self.predicted_peak, self.baseline_peak))
+            lines.append(
+                f"step        {format_bytes(total)} in all, {format_bytes(before)} without "
+                "recomputing"
+            )
         if self.held:
-            lines.append(f"step        other graphs hold {format_bytes(self.held)} meanwhile")
+            lines.append(
+                f"meanwhile   other graphs hold {format_bytes(self.held)} for their backward"
+            )
         if not self.complete:
             lines.append("the search was stopped by the time limit; a longer one may do better")
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A joint graph made ready for a solver, and plans made of what the solver finds."""
+"""A joint graph made ready for a solver: cleaned, costed, with the rules applied."""
 
 from __future__ import annotations
 
@@ -26,12 +26,8 @@ from .formulate import Sizing, formulate
 from .options import Options
 from .origins import origins_of
 from .pins import marks_in, pins_of
-from .plans import Plan, SavedValue
-from .problem import Phase, Problem
+from .planner import Planner
 from .regions import regions_of, within
-from .solvers.peak import PeakSolver
-from .solvers.pool import Point
-from .timeline import replay
 
 __all__ = [
     "Clock",
@@ -66,67 +62,23 @@ class Prepared:
 
     Attributes:
         joint: the cleaned graph.
-        problem: the problem that it poses.
-        detail: the problem with origins.
+        detail: the problem that it poses, and where its ops come from.
         workspaces: bytes that ops hold while they run, by signature.
         options: what was asked for.
         clock: seconds that each stage took.
     """
 
     joint: JointGraph
-    problem: Problem
     detail: Detail
     workspaces: dict[str, int]
     options: Options
     clock: Clock
 
     @cached_property
-    def solver(self) -> PeakSolver:
-        """The solver, which sees what the user prefers in the times of ops."""
-        return PeakSolver(self.detail.priced, self.options.effort, self.options.time_limit)
-
-    @cached_property
-    def judge(self) -> PeakSolver:
-        """What bounds are taken from: real seconds, whatever the user prefers."""
-        return PeakSolver(self.problem) if self.detail.weights else self.solver
-
-    @cached_property
-    def graph(self) -> str:
-        """Fingerprint of the graph."""
-        return fingerprint(self.joint)
-
-    def plan(self, point: Point, limit: int | None, *, complete: bool = True) -> Plan:
-        """The plan of a schedule.
-
-        Args:
-            point: the schedule; its seconds are not read.
-            limit: bytes that the plan was made for, or None.
-            complete: no time limit stopped the search.
-        """
-        problem = self.problem
-        timeline = replay(problem, point.schedule)
-        names = [op.name for op in problem.ops]
-        judge = self.judge
-        return Plan(
-            graph=self.graph,
-            budget=limit,
-            predicted_peak=timeline.peak,
-            baseline_peak=judge.baseline.peak,
-            floor=judge.floor,
-            recompute_seconds=timeline.recompute_seconds,
-            lower_bound_seconds=judge.lower_bound(max(limit or timeline.peak, timeline.peak)),
-            step_seconds=problem.step_seconds,
-            recompute_flops=timeline.recompute_flops,
-            saved=tuple(
-                SavedValue(problem.values[v].name, problem.values[v].nbytes) for v in timeline.saved
-            ),
-            forward=tuple(names[o] for o in timeline.order),
-            schedule=tuple(names[o] for o in point.schedule),
-            recomputed=tuple(names[o] for o in _again(problem, point, timeline.hoisted)),
-            complete=complete,
-            detail=self.detail,
-            timings=self.clock.timings,
-        )
+    def planner(self) -> Planner:
+        """Makes plans of the graph."""
+        graph = fingerprint(self.joint)
+        return Planner(self.detail, graph, self.options.effort, self.options.time_limit)
 
 
 def prepare(
@@ -166,22 +118,11 @@ def prepare(
         problem = within(problem, regions_of(joint, options.regions))
         detail = Detail(problem, origins_of(joint), profile.name, _name(options), pins.weights)
     _warn_of_guesses(joint)
-    return Prepared(joint, problem, detail, spaces, options, clock)
+    return Prepared(joint, detail, spaces, options, clock)
 
 
 def _name(options: Options) -> str:
     return options.inner if isinstance(options.inner, str) else "callable"
-
-
-def _again(problem: Problem, point: Point, hoisted: Sequence[int]) -> list[int]:
-    """The ops of a schedule that have run before, once for each further run."""
-    first: set[int] = set(hoisted)
-    found: list[int] = []
-    for op in point.schedule:
-        if problem.ops[op].phase is Phase.FORWARD or op in first:
-            found.append(op)
-        first.add(op)
-    return found
 
 
 def _warn_of_guesses(joint: JointGraph) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from .plans import FORMAT, Plan
 
 __all__ = ["Record", "key_of", "load", "store"]
 
-VERSION = "1"  # of what is planned and how code is ordered; raise it when either changes
+VERSION = "2"  # of what is planned and how code is ordered; raise it when either changes
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ def key_of(
     if any(callable(o) for o in (options.cost, options.policy)):
         return None
     devices = sorted({str(i.device) for i in inputs if isinstance(i, torch.Tensor)})
+    asked = replace(options, dump=None)
     parts = [
-        f"{VERSION} {FORMAT} {options} {held if options.budget.nbytes is not None else 0}",
+        f"{VERSION} {FORMAT} {asked} {held if options.budget.nbytes is not None else 0}",
         str(profiles.profile(options.device, torch.device(devices[-1] if devices else "cpu"))),
         *(cache.machine(torch.device(d)) for d in devices),
         *(_code(m.graph) for m in module.modules() if isinstance(m, fx.GraphModule)),

@@ -29,8 +29,15 @@ from .problem import Kind, Phase, Problem
 from .solvers.pool import Point
 from .solvers.starts import baseline, just_in_time
 
-__all__ = ["NAMES", "blocks", "strategy"]
+__all__ = ["COMPARED", "NAMES", "blocks", "strategy"]
 
+COMPARED = {
+    "none": ("none", 1),
+    "full": ("full", 1),
+    "every 2": ("every", 2),
+    "sqrt": ("sqrt", 1),
+    "selective": ("selective", 1),
+}
 NAMES = ("none", "full", "every", "sqrt", "selective")
 _KEPT = re.compile(
     r"aten\.(mm|bmm|addmm|baddbmm|convolution|_scaled_dot_product\w*|linear|matmul|_scaled_mm|"
@@ -44,17 +51,14 @@ def strategy(detail: Detail, name: str, k: int = 1) -> Point:
     Args:
         detail: the problem, with the modules that its ops come from.
         name: one of :data:`NAMES`.
-        k: for ``every``, how many blocks make one stretch.
+        k: for ``every``, how many blocks make one stretch, at least 1.
 
     Raises:
-        OptionError: for an unknown name, a ``k`` below 1, or where no blocks are found.
-        ValueError: if the rules of the problem forbid what the strategy does.
+        OptionError: for an unknown name, or where no blocks are found.
     """
     problem = detail.problem
     if name not in NAMES:
         raise OptionError(f"strategy={name!r}: not one of {', '.join(map(repr, NAMES))}")
-    if not isinstance(k, int) or k < 1:
-        raise OptionError(f"k={k!r}: not a number of blocks; write an int, 1 or more")
     if name == "none":
         return Point.of(problem, baseline(problem))
     if name == "selective":
