@@ -6,23 +6,18 @@ import argparse
 import importlib.util
 import json
 import re
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 
 __all__ = [
     "MIB",
     "add_graph_options",
-    "allocator_peak",
     "build",
     "causes",
     "chosen",
@@ -32,7 +27,6 @@ __all__ = [
     "run_child",
     "show",
     "step_of",
-    "time_ratio",
     "write",
 ]
 
@@ -114,29 +108,6 @@ def step_of(module: nn.Module, run: Callable[..., Tensor], args: tuple[Tensor, .
         return step()
 
     return fresh
-
-
-def allocator_peak(step: Step) -> int:
-    """Most bytes that ``step`` holds above what exists before, from the allocator's events."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        kept = step()
-    events = record.profiler.kineto_results.events()
-    memory = ((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
-    del kept
-    sizes: list[int] = [size for _, size in sorted(memory)]
-    return max(accumulate(sizes))
-
-
-def time_ratio(step: Step, reference: Step, pairs: int) -> float:
-    """Time of ``step`` over ``reference``: the median of interleaved pairs, so drift cancels."""
-    ratios = []
-    for _ in range(pairs):
-        marks = [time.perf_counter()]
-        for run in (reference, step):
-            run()
-            marks.append(time.perf_counter())
-        ratios.append((marks[2] - marks[1]) / (marks[1] - marks[0]))
-    return statistics.median(ratios)
 
 
 def causes(error: BaseException) -> list[BaseException]:

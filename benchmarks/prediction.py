@@ -41,6 +41,7 @@ from torch._inductor.utils import fresh_cache
 import fxremat
 from benchmarks import harness
 from benchmarks.harness import MIB
+from fxremat import measure
 from fxremat.errors import BudgetError
 
 __all__ = ["main", "run_case"]
@@ -82,7 +83,7 @@ def _measured(
         raise RuntimeError(f"{len(backend.plans)} graphs in one step; a prediction is for one")
     (plan,) = backend.plans
     module.zero_grad(set_to_none=True)
-    peak = harness.allocator_peak(step)
+    peak = measure.peak_bytes(step)
     limit = plan.predicted_peak if plan.budget is None else plan.budget
     found: dict[str, Any] = {"status": "done", "kept": peak <= limit}
     found |= {"limit": limit, "predicted": plan.predicted_peak, "measured": peak}
@@ -92,7 +93,7 @@ def _measured(
     if case["pairs"]:
         eager = harness.step_of(module, module, args)
         eager()
-        found["time"] = harness.time_ratio(step, eager, case["pairs"])
+        found["time"] = measure.time_ratio(step, eager, case["pairs"])
     return found
 
 

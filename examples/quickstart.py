@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import fxremat
-from measuring import allocator_peak
+from fxremat.measure import peak_bytes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     step(compiled)  # the first call compiles
     plan = backend.plans[0]
-    print(f"eager:    {allocator_peak(lambda: step(loss)) / 2**20:6.1f} MiB measured")
-    print(f"fxremat:  {allocator_peak(lambda: step(compiled)) / 2**20:6.1f} MiB measured")
+    print(f"eager:    {peak_bytes(lambda: step(loss)) / 2**20:6.1f} MiB measured")
+    print(f"fxremat:  {peak_bytes(lambda: step(compiled)) / 2**20:6.1f} MiB measured")
     print(f"plan:     {plan.predicted_peak / 2**20:6.1f} MiB predicted")
     print(f"budget:   {(plan.budget or 0) / 2**20:6.1f} MiB")
     return 0

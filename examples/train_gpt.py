@@ -36,8 +36,8 @@ from tqdm import tqdm
 import fxremat
 from characters import batches, read_text
 from fxremat.errors import RematError
+from fxremat.measure import peak_bytes, time_ratio
 from gpt import GPT
-from measuring import allocator_peak, time_ratio
 
 MIB = 2**20
 HEADER = ("run", "baseline", "budget", "predicted", "measured", "time", "loss start", "loss end")
@@ -102,7 +102,7 @@ def train(name: str, backend: Any, data: tuple[Tensor, int], settings: Settings)
         loss.backward()
         return loss
 
-    measured = allocator_peak(lambda: step(run))
+    measured = peak_bytes(lambda: step(run))
     ratio = 1.0 if backend is None else time_ratio(lambda: step(run), lambda: step(model))
     start, end = losses[0], statistics.mean(losses[-10:])
     plans = getattr(backend, "plans", None)

@@ -55,7 +55,8 @@ def _by_hand(planner: Planner, options: Options) -> Point:
     if options.strategy != "auto":
         return strategy(planner.detail, str(options.strategy), options.k)
     points = sorted(planner.solver.frontier(), key=lambda p: -p.peak)
-    return points[knee([(p.peak, p.seconds) for p in points])]
+    step = planner.detail.problem.step_seconds
+    return points[knee([(p.peak, p.seconds) for p in points], step)]
 
 
 def _choose(

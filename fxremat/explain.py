@@ -241,7 +241,7 @@ class Explainer:
         index = self.detail.op_index.get(name)
         if index is not None and self.problem.ops[index].outputs:
             return self.problem.values[self.problem.ops[index].outputs[0]].name
-        known = [*self.detail.value_index, *self.detail.op_index]
+        known = list({**self.detail.value_index, **self.detail.op_index})
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f"; near it are {', '.join(near)}" if near else ""
         raise OptionError(f"the plan has no value {name!r}{hint}. Names are those of plan.saved")
@@ -290,10 +290,17 @@ class Explainer:
             for name in self.plan.recomputed
         )
 
+    @property
+    def _increment(self) -> int:
+        """A round number of bytes in which the largest value has room, a 64th of the baseline."""
+        largest = max((v.nbytes for v in self.problem.values if v.kind is Kind.COMPUTED), default=1)
+        wanted = max(largest, self.plan.baseline_peak // 64, 1)
+        return int(2 ** math.ceil(math.log2(wanted)))
+
     @cached_property
     def more(self) -> Worth:
         """What a little more memory would be worth: the next plans are searched for."""
-        extra = _round_size(max(self.plan.baseline_peak // 64, 1))
+        extra = self._increment
         found = self._solver.solve(self.limit + extra)
         seconds = None if found is None else max(0.0, self._own_seconds - found.seconds)
         return Worth(extra, seconds)
@@ -301,7 +308,7 @@ class Explainer:
     @cached_property
     def less(self) -> Worth:
         """What a little less memory would cost."""
-        extra = _round_size(max(self.plan.baseline_peak // 64, 1))
+        extra = self._increment
         found = self._solver.solve(self.limit - extra)
         seconds = None if found is None else min(0.0, self._own_seconds - found.seconds)
         return Worth(-extra, seconds)
@@ -408,11 +415,6 @@ def _with_op(problem: Problem, index: int, why: str) -> Problem:
     ops = list(problem.ops)
     ops[index] = replace(ops[index], fixed=ops[index].fixed or why)
     return replace(problem, ops=tuple(ops))
-
-
-def _round_size(nbytes: int) -> int:
-    """The power of two at or below a number of bytes."""
-    return int(2 ** int(math.log2(nbytes)))
 
 
 def format_seconds(seconds: float) -> str:

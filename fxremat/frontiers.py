@@ -39,7 +39,8 @@ class Frontier(Sequence[Plan]):
     @property
     def knee(self) -> Plan:
         """The plan at the bend of the curve, see :func:`knee`."""
-        return self.plans[knee([(p.predicted_peak, p.recompute_seconds) for p in self.plans])]
+        points = [(p.predicted_peak, p.recompute_seconds) for p in self.plans]
+        return self.plans[knee(points, self.plans[0].step_seconds)]
 
     def within(self, budget: int) -> Plan | None:
         """The fastest plan within a number of bytes, or None if there is none."""
@@ -92,19 +93,22 @@ class Frontier(Sequence[Plan]):
         return "\n".join(lines)
 
 
-def knee(points: Sequence[tuple[float, float]]) -> int:
+def knee(points: Sequence[tuple[float, float]], step_seconds: float) -> int:
     """Index of the point farthest below the line between the ends of a falling curve.
 
     Both axes are scaled to the curve's extent (Satopaa et al. 2011, "Finding a kneedle in a
-    haystack").
+    haystack"). The curve is taken to end where a further forward pass would be paid for, a third of
+    a step: beyond, values are recomputed again and again, and the time has no bound to scale by.
 
     Args:
-        points: at least one (x, y), ordered along the curve.
+        points: at least one pair of a peak and a recompute time, by falling peak.
+        step_seconds: time of a step that recomputes nothing.
 
-    >>> knee([(10, 0), (4, 1), (2, 9)])
+    >>> knee([(10, 0.0), (4, 0.1), (2, 0.9), (1, 7.0)], step_seconds=3.0)
     1
     """
-    (x0, y0), (x1, y1) = points[0], points[-1]
+    near = [p for p in points if p[1] <= step_seconds / 3] or [points[0]]
+    (x0, y0), (x1, y1) = near[0], near[-1]
     width, height = abs(x1 - x0) or 1.0, abs(y1 - y0) or 1.0
-    gains = [abs(x - x0) / width - abs(y - y0) / height for x, y in points]
-    return max(range(len(points)), key=lambda i: gains[i])
+    gains = [abs(x - x0) / width - abs(y - y0) / height for x, y in near]
+    return max(range(len(near)), key=lambda i: gains[i])

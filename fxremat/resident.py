@@ -1,12 +1,14 @@
 """What a training step holds besides activations: parameters, gradients, optimizer state.
 
 The state of an optimizer is not guessed from its name. The optimizer is made over tensors without
-data, takes two steps there, and its state and the temporaries of the second step are added up.
+data, takes two steps there, and its state and the temporaries of the second step are added up. One
+that reads values takes its steps over real tensors, one parameter of each size at a time.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -70,28 +72,52 @@ def _optimizer(
 ) -> tuple[int, int, str]:
     """Bytes of an optimizer's state, of its step's temporaries, and its name."""
     make = _maker(spec)
-    shadows = [nn.Parameter(torch.empty_like(p, device="meta")) for p in trained]
-    if not shadows:
+    if not trained:
         raise OptionError("optimizer: the module has no parameters to train; leave it out")
-    for shadow in shadows:
-        shadow.grad = torch.empty_like(shadow)
     try:
-        made = make(shadows)
-        for group in made.param_groups:
-            if foreach and "foreach" in group and group["foreach"] is None:
-                group["foreach"] = not group.get("fused")
-        made.step()
-        watch = _Allocations(rounding)
-        with watch:
-            made.step()
-        name = type(made).__name__
+        bare = [nn.Parameter(torch.empty_like(p, device="meta")) for p in trained]
+        try:
+            return _tried(make, bare, rounding, foreach)
+        except RuntimeError:  # it reads values, as Adafactor does
+            return _one_by_one(make, trained, rounding)
     except Exception as error:
         raise OptionError(
-            f"optimizer={spec!r}: it cannot be tried out on tensors without data ({error}); give "
-            "None and add its state by hand"
+            f"optimizer={spec!r}: it cannot be tried out ({error}); give None and add its state by "
+            "hand"
         ) from error
+
+
+def _one_by_one(
+    make: Callable[[list[nn.Parameter]], Any], trained: list[nn.Parameter], rounding: int
+) -> tuple[int, int, str]:
+    """The same with real tensors, for one parameter of each size at a time."""
+    alike = Counter((tuple(p.shape), p.dtype) for p in trained)
+    state, peak, name = 0, 0, ""
+    for (shape, dtype), count in alike.items():
+        one = nn.Parameter(torch.zeros(shape, dtype=dtype, device="cpu"))
+        own, most, name = _tried(make, [one], rounding, False)
+        state, peak = state + count * own, max(peak, most)
+    return state, peak, name
+
+
+def _tried(
+    make: Callable[[list[nn.Parameter]], Any],
+    parameters: list[nn.Parameter],
+    rounding: int,
+    foreach: bool,
+) -> tuple[int, int, str]:
+    for parameter in parameters:
+        parameter.grad = torch.empty_like(parameter).zero_()
+    made = make(parameters)
+    for group in made.param_groups:
+        if foreach and "foreach" in group and group["foreach"] is None:
+            group["foreach"] = not group.get("fused")
+    made.step()
+    watch = _Allocations(rounding)
+    with watch:
+        made.step()
     state = list(_tensors(list(made.state.values())))
-    return _sum(state, rounding), watch.peak, name
+    return _sum(state, rounding), watch.peak, type(made).__name__
 
 
 def _maker(spec: Optimizer) -> Callable[[list[nn.Parameter]], Any]:

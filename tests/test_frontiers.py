@@ -1,0 +1,70 @@
+"""The frontier: falling peaks, rising times, its knee, its file."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from fxremat.frontiers import Frontier, knee
+from fxremat.timeline import replay
+from tests.steps import curve, half
+
+
+def test_peaks_fall_and_times_rise() -> None:
+    plans = list(curve())
+    assert len(plans) >= 5
+    assert plans[0].recompute_seconds == 0.0
+    for one, two in pairwise(plans):
+        assert one.predicted_peak > two.predicted_peak
+        assert one.recompute_seconds < two.recompute_seconds
+    for plan in plans:
+        line = replay(plan.known.problem, [plan.known.op_index[n] for n in plan.schedule])
+        assert line.peak == plan.predicted_peak == plan.budget
+        assert plan.lower_bound_seconds <= plan.recompute_seconds * (1 + 1e-9)
+
+
+def test_no_strategy_lies_below_it() -> None:
+    assert set(curve().strategies) == {"none", "full", "every 2", "sqrt", "selective"}
+    for name, plan in curve().strategies.items():
+        best = curve().within(plan.predicted_peak)
+        assert best is not None, name
+        # Between two plans of the curve there are others that it does not list.
+        finer = half().known
+        assert best.recompute_seconds <= plan.recompute_seconds + 0.02 * finer.problem.step_seconds
+
+
+def test_within() -> None:
+    assert curve().within(10**12) is curve()[0]
+    assert curve().within(curve()[-1].predicted_peak - 1) is None
+    assert len(curve()) == len(list(curve()))
+
+
+def test_a_file_brings_it_back() -> None:
+    text = curve().to_json()
+    again = Frontier.from_json(text)
+    assert again == curve()
+    assert again[0].detail is again[1].detail
+    assert again.to_json() == text
+    with pytest.raises(ValueError, match="not a frontier of format"):
+        Frontier.from_json(half().to_json())
+
+
+def test_its_text_marks_the_knee() -> None:
+    (line,) = [row for row in str(curve()).splitlines() if "<- knee" in row]
+    assert f"{curve().knee.overhead:+.1%}" in line
+
+
+@pytest.mark.parametrize(
+    ("points", "index"),
+    [
+        ([(5, 0.0)], 0),
+        ([(10, 0.0), (9, 0.5)], 0),
+        ([(10, 0.0), (4, 0.1), (2, 0.9)], 1),
+        ([(10, 0.0), (4, 0.1), (2, 0.9), (1, 50.0)], 1),  # what costs a forward or more is left out
+        ([(10, 0.0), (9, 0.3), (2, 0.4), (1, 1.0)], 2),
+        ([(10, 0.0), (5, 9.0)], 0),
+    ],
+)
+def test_knee(points: list[tuple[float, float]], index: int) -> None:
+    assert knee(points, step_seconds=3.0) == index
