@@ -50,6 +50,7 @@ lint: $(STAMP)
 
 examples: $(STAMP)
 	$(BIN)/python examples/quickstart.py
+	$(BIN)/python examples/accumulate.py --memory 12MiB --target 32 --depth 4 --width 64
 	$(BIN)/python examples/train_gpt.py --steps 5 --layers 2 --width 64 --heads 4 --length 64
 
 clean:

@@ -4,6 +4,7 @@
 that the peak of the training step stays within the budget, for the least extra time.
 """
 
+from .advising import Advice, advise
 from .backends import Backend, backend
 from .budget import Budget
 from .errors import (
@@ -23,6 +24,7 @@ from .plans import Plan
 __version__ = "0.1.0"
 
 __all__ = [
+    "Advice",
     "Backend",
     "Budget",
     "BudgetError",
@@ -34,6 +36,7 @@ __all__ = [
     "Plan",
     "RematError",
     "RewriteError",
+    "advise",
     "backend",
     "frontier",
     "plan",

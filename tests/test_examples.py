@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import accumulate
 import quickstart
 import train_gpt
 
@@ -87,3 +88,12 @@ def test_quickstart(capsys: pytest.CaptureFixture[str]) -> None:
     assert quickstart.main([]) == 0
     mib = {k: float(v) for k, v in re.findall(r"(\w+):\s+([\d.]+) MiB", capsys.readouterr().out)}
     assert mib["fxremat"] <= mib["plan"] <= mib["budget"] < mib["eager"]
+
+
+def test_accumulate_keeps_to_its_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--memory=3MiB", "--target=16", "--depth=3", "--width=32", "--length=32"]
+    assert accumulate.main([*small, "--updates=2"]) == 0
+    text = capsys.readouterr().out
+    assert "<- fastest" in text
+    mib = {k: float(v) for k, v in re.findall(r"(\w+):\s+([\d.]+) MiB", text)}
+    assert mib["measured"] <= mib["advice"] <= 3.0
