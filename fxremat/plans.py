@@ -219,7 +219,7 @@ class Plan:
         Raises:
             OptionError: if the plan has no detail, or the file cannot be written.
         """
-        from .report import to_html
+        from .reports import to_html
 
         write_text(path, to_html(self, frontier))
 
