@@ -45,6 +45,10 @@ class Backend:
         self.options = options
         self.plans: list[Plan] = []
         self._ledger = Ledger(options.budget.nbytes)
+        if options.dump is not None:
+            from .dump import check_folder  # draws, which a backend alone need not
+
+            check_folder(options.dump)
 
     def __repr__(self) -> str:
         """The options, and how many graphs have been planned."""
@@ -94,7 +98,7 @@ class Backend:
         self.plans.append(plan)
         log.info("%s", summary(plan))
         if self.options.dump is not None:
-            from .dump import dump_plan  # draws, which a backend alone need not
+            from .dump import dump_plan
 
             shown = {} if texts is None else asdict(texts)
             where = dump_plan(self.options.dump, plan, frontier=plan.frontier(), **shown)
@@ -115,7 +119,7 @@ def backend(budget: object = None, **options: object) -> Backend:
             instead of a budget, ``strategy`` or ``plan``.
 
     Raises:
-        OptionError: if an option is unknown or has the wrong type.
+        OptionError: if an option is unknown or has the wrong type, or a folder cannot be written.
         BudgetError: if the budget makes no sense. One that no plan meets is raised when the
             graph is compiled, wrapped by torch in ``BackendCompilerFailed``.
 
