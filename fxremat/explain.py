@@ -20,6 +20,7 @@ from .occupancy import Holding, Interval, Occupancy, occupancy
 from .plans import Plan
 from .problem import Kind, Phase, Problem
 from .solvers.peak import PeakSolver
+from .timeline import replay
 
 __all__ = ["Choice", "Explainer", "Flip", "Verdict", "Worth", "format_seconds"]
 
@@ -281,14 +282,7 @@ class Explainer:
     @cached_property
     def _own_seconds(self) -> float:
         """Recompute time of the plan, as the solver sees it."""
-        weights = self.detail.weights
-        if not weights:
-            return self.plan.recompute_seconds
-        ops = self.problem.ops
-        return math.fsum(
-            ops[self.detail.op_index[name]].seconds * weights.get(name, 1.0)
-            for name in self.plan.recomputed
-        )
+        return replay(self.detail.priced, self.schedule).recompute_seconds
 
     @property
     def _increment(self) -> int:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fxremat.budget import format_bytes
+from fxremat.drawings.figures import SUFFIXES, available, figure_for, unit_of
 from fxremat.drawings.levels import baseline_levels, thinned
 from fxremat.drawings.style import BACKGROUND, INK, MUTED
-from fxremat.errors import OptionError
 from fxremat.explain import Explainer
 from fxremat.frontiers import Frontier
 from fxremat.occupancy import Holding
@@ -21,16 +17,12 @@ from fxremat.plans import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["SUFFIXES", "available", "frontier_chart", "timeline_chart"]
 
-SIZE = (9.0, 4.8)  # inches
-DOTS = 150  # a PNG's pixels an inch
 MOST = 400  # positions that a chart shows apart
 FEW = 150  # up to so many are drawn as steps
 FAINT = 0.004  # parts of less than this share of the peak are not seen, so not explained
-SUFFIXES = (".svg", ".png")
 # From the bottom; what is there longest lies lowest.
 LAYERS = (
     (Holding.OUTPUT, "outputs", "#5b6570"),
@@ -42,11 +34,6 @@ LAYERS = (
 )
 WORKSPACE = ("workspace", "#d9dde2")
 STRATEGY, CURVE, PICKED = "#c45500", "#0072b2", "#c4006a"
-
-
-def available() -> bool:
-    """Whether charts can be drawn: matplotlib is installed."""
-    return find_spec("matplotlib") is not None
 
 
 def frontier_chart(
@@ -63,9 +50,9 @@ def frontier_chart(
         OptionError: if matplotlib is missing, the suffix is another one, or the file cannot be
             written.
     """
-    with _figure(path) as figure:
+    with figure_for(path) as figure:
         axes = figure.subplots()
-        unit, scale = _unit(frontier.plans[0].baseline_peak)
+        unit, scale = unit_of(frontier.plans[0].baseline_peak)
         _bound(axes, frontier, scale)
         _curve(axes, frontier, scale)
         _strategies(axes, frontier, scale)
@@ -96,9 +83,9 @@ def timeline_chart(plan: Plan, path: str | PathLike[str]) -> None:
     line = Explainer(plan).occupancy
     bands = thinned(line, MOST)
     before = baseline_levels(plan)
-    with _figure(path) as figure:
+    with figure_for(path) as figure:
         axes = figure.subplots()
-        unit, scale = _unit(max(plan.baseline_peak, plan.predicted_peak))
+        unit, scale = unit_of(max(plan.baseline_peak, plan.predicted_peak))
         _stack(axes, bands.positions, bands.parts, bands.workspace, scale)
         axes.plot(
             [p for p, _ in before],
@@ -250,55 +237,3 @@ def _boxed() -> dict[str, Any]:
         "edgecolor": "none",
         "alpha": 0.85,
     }
-
-
-# Both.
-
-
-def _unit(nbytes: int) -> tuple[str, float]:
-    """The unit that suits numbers of bytes up to this one, and its size."""
-    sizes = [2.0**10, 2.0**20, 2.0**30, 2.0**40]
-    place = min(max(bisect_left(sizes, nbytes / 10) - 1, 0), 3)
-    return ("KiB", "MiB", "GiB", "TiB")[place], sizes[place]
-
-
-@contextmanager
-def _figure(path: str | PathLike[str]) -> Iterator[Figure]:
-    """A figure that is written to a file afterwards, with the same bytes for the same figure."""
-    target = Path(path)
-    if target.suffix.lower() not in SUFFIXES:
-        raise OptionError(f"{target}: a chart is an .svg or a .png file; name one of these")
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise OptionError(
-            "charts need matplotlib, which is not installed: pip install fxremat[pictures]"
-        ) from error
-    looks: dict[Any, Any] = {
-        "svg.hashsalt": "fxremat",
-        "svg.fonttype": "none",
-        "font.size": 9.5,
-        "text.color": INK,
-        "axes.edgecolor": MUTED,
-        "axes.labelcolor": INK,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "xtick.color": MUTED,
-        "ytick.color": MUTED,
-    }
-    # Whatever the user has set for charts of their own, save what picks a window.
-    plain: dict[Any, Any] = {
-        k: v for k, v in matplotlib.rcParamsDefault.items() if not k.startswith("backend")
-    }
-    with matplotlib.rc_context({**plain, **looks}):
-        figure = Figure(figsize=SIZE, facecolor=BACKGROUND, layout="constrained")
-        yield figure
-        dated = {"Date": None} if target.suffix.lower() == ".svg" else {"Software": None}
-        try:
-            figure.savefig(target, dpi=DOTS, metadata=dated)
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise OptionError(
-                f"{target} cannot be written ({why}); name a file in a folder that is there"
-            ) from error

@@ -41,7 +41,7 @@ NODES = {
     "saved": Style("saved", "#0072b2", "#d5e9f6", 1.8),
     "output": Style("returned by the forward", "#1b1f24", "#dfe3e8", 1.4),
     "recomputed": Style("recomputed", "#c45500", "#ffe3c7", 1.8),
-    "late": Style("of the inputs alone, runs in the backward", "#8a6d00", "#f9f0bd"),
+    "late": Style("runs in the backward in any case", "#8a6d00", "#f9f0bd"),
     "backward": Style("runs in the backward", "#57606a", "#eceff2"),
     "gradient": Style("makes a gradient that is returned", "#007a5a", "#d4efe6"),
     "unneeded": Style("not needed by the backward", "#8c959f", "#ffffff", 1.0),

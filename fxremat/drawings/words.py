@@ -8,7 +8,9 @@ from typing import Any
 from fxremat.budget import format_bytes
 from fxremat.explain import format_seconds
 
-__all__ = ["block", "count", "tooltip"]
+__all__ = ["block", "clean", "count", "px", "short", "tooltip"]
+
+LONGEST = 30  # letters of a label
 
 
 def block(module: str) -> str:
@@ -54,3 +56,18 @@ def _of_node(data: Mapping[str, Any]) -> list[str]:
 
 def _of_edge(data: Mapping[str, Any]) -> list[str]:
     return [", ".join(data.get("values", ())), data.get("facts", ""), data.get("reason", "")]
+
+
+def short(text: str) -> str:
+    """A label that is not too long for a box."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def clean(text: str) -> str:
+    """Text without what XML cannot hold."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
+def px(number: float) -> str:
+    """A number of pixels, as short as it can be: ``px(2.04) == "2"``."""
+    return f"{number:.1f}".removesuffix(".0")

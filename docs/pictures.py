@@ -1,0 +1,73 @@
+"""Make the pictures of the README: ``python docs/pictures.py`` in the root of the repository.
+
+It needs matplotlib, and for the picture of the report also chromium; without one that stays as it
+is. Times of ops are those of a named device, so that pictures do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # the benchmarks are no package that is installed
+
+import fxremat  # noqa: E402
+from benchmarks.zoo import chain, gpt  # noqa: E402
+from fxremat.drawings.charts import frontier_chart, timeline_chart  # noqa: E402
+from fxremat.drawings.graphs import flow_network, joint_graph  # noqa: E402
+from fxremat.drawings.svg import to_svg  # noqa: E402
+from fxremat.files import write_text  # noqa: E402
+from fxremat.frontiers import Frontier  # noqa: E402
+from fxremat.plans import Plan  # noqa: E402
+
+FOLDER = Path(__file__).parent / "pictures"
+DEVICE = "a100"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+WINDOW = "1280,1500"
+
+
+def main() -> None:
+    """Make them all."""
+    FOLDER.mkdir(exist_ok=True)
+    plan = fxremat.plan(*gpt(), budget=0.5, device=DEVICE, inner="eager", optimizer="AdamW")
+    frontier = plan.frontier()
+    timeline_chart(plan, FOLDER / "timeline.svg")
+    frontier_chart(frontier, FOLDER / "frontier.svg", plan)
+    small = fxremat.plan(*gpt(layers=1), budget=0.7, device=DEVICE, inner="eager")
+    write_text(FOLDER / "joint.svg", to_svg(joint_graph(small)))
+    least = fxremat.plan(*chain(depth=4), budget=0.75, device=DEVICE, inner="eager")
+    write_text(FOLDER / "network.svg", to_svg(flow_network(least)))
+    shoot(plan, frontier)
+    for path in sorted(FOLDER.iterdir()):
+        print(f"{path.stat().st_size / 1e3:8.0f} kB  {path.name}")
+
+
+def shoot(plan: Plan, frontier: Frontier) -> None:
+    """Take a picture of the report, if there is a browser."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        print(f"no picture of the report: none of {', '.join(BROWSERS)} was found", file=sys.stderr)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        page = Path(scratch) / "report.html"
+        plan.to_html(page, frontier)
+        command = [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--user-data-dir={scratch}/profile",
+            f"--window-size={WINDOW}",
+            f"--screenshot={FOLDER / 'report.png'}",
+            page.as_uri(),
+        ]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Dumps: everything that can be shown of a plan, in a new folder, as a whole or not at all."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from fxremat import dump
+from fxremat.detail import Detail
+from fxremat.drawings import charts
+from fxremat.dump import check_folder, dump_plan
+from fxremat.errors import OptionError
+from fxremat.planner import Planner
+from fxremat.plans import Plan
+from fxremat.solvers.pool import Point
+from fxremat.solvers.starts import baseline
+from tests.problems import chain
+from tests.steps import curve, half
+
+ALWAYS = {
+    "plan.json",
+    "plan.txt",
+    "report.html",
+    *(f"{name}.{suffix}" for name in dump.GRAPHS for suffix in ("dot", "svg")),
+}
+TIMELINE = {"timeline.svg", "timeline.png"}
+FRONTIER = {"frontier.svg", "frontier.png"}
+
+
+def small() -> Plan:
+    problem = chain()
+    planner = Planner(Detail(problem, {}), "toy")
+    return planner.plan(Point.of(problem, baseline(problem)), None)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.fixture
+def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if matplotlib were not installed."""
+    monkeypatch.setattr(charts, "available", lambda: False)
+
+
+def test_all_of_it(tmp_path: Path) -> None:
+    made = dump_plan(
+        tmp_path / "new" / "deep",
+        half(),
+        joint="def joint(): ...",
+        forward="def forward(): ...",
+        backward="def backward(): ...\n",
+        frontier=curve(),
+    )
+    assert made == tmp_path / "new" / "deep" / "graph_0"
+    texts = {"joint.txt", "forward.txt", "backward.txt"}
+    assert names(made) == ALWAYS | TIMELINE | FRONTIER | texts
+    assert all(path.stat().st_size for path in made.iterdir())
+    assert names(made.parent) == {"graph_0"}
+    assert Plan.load(made / "plan.json") == half()
+    assert (made / "backward.txt").read_text() == "def backward(): ...\n"
+    text = (made / "plan.txt").read_text()
+    assert str(half()) in text
+    assert half().explain() in text
+    for path in made.glob("*.svg"):
+        ET.parse(path)
+    assert (made / "report.html").read_text().lstrip().lower().startswith("<!doctype html>")
+    assert half().to_dot() == (made / "joint.dot").read_text()
+
+
+def test_only_what_is_given(tmp_path: Path, no_charts: None) -> None:
+    assert names(dump_plan(tmp_path, small())) == ALWAYS
+
+
+def test_numbers_go_on(tmp_path: Path, no_charts: None) -> None:
+    (tmp_path / "graph_1").mkdir()
+    (tmp_path / "graph_2").write_text("a file of the user's")
+    made = [dump_plan(tmp_path, small()).name for _ in range(2)]
+    assert made == ["graph_0", "graph_3"]
+    assert not names(tmp_path / "graph_1")
+
+
+def test_missing_matplotlib_is_said_once(
+    tmp_path: Path, no_charts: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fxremat")
+    made = dump_plan(tmp_path, half(), frontier=curve())
+    assert not (TIMELINE | FRONTIER) & names(made)
+    (record,) = caplog.records
+    assert "timeline and frontier" in record.message
+    assert "pip install fxremat[pictures]" in record.message
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_half_a_dump_is_none(
+    tmp_path: Path, no_charts: None, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(dump, "to_svg", fail)
+    with pytest.raises((OptionError, KeyboardInterrupt)) as caught:
+        dump_plan(tmp_path, small())
+    assert names(tmp_path) == set()
+    if isinstance(error, OSError):
+        assert "No space left on device" in str(caught.value)
+        assert str(tmp_path) in str(caught.value)
+
+
+def test_a_race_for_a_number(
+    tmp_path: Path, no_charts: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes the number between the look and the rename."""
+    real = Path.rename
+
+    def late(self: Path, target: Path) -> Path:
+        if target.name == "graph_0":
+            target.mkdir(exist_ok=True)
+            (target / "theirs").touch()
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    assert dump_plan(tmp_path, small()).name == "graph_1"
+    assert names(tmp_path / "graph_0") == {"theirs"}
+    assert names(tmp_path) == {"graph_0", "graph_1"}
+
+
+def test_several_at_once(tmp_path: Path, no_charts: None) -> None:
+    """The race is for names in a folder, so threads run it as processes do."""
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: dump_plan(tmp_path, small()), range(12)))
+    assert names(tmp_path) == {f"graph_{i}" for i in range(12)} == {path.name for path in made}
+    assert all(names(folder) == ALWAYS for folder in tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+    for act in (lambda: check_folder(taken), lambda: dump_plan(taken, small())):
+        with pytest.raises(OptionError, match="cannot be written") as caught:
+            act()
+        assert str(taken) in str(caught.value)
+        assert "File exists" in str(caught.value)
+    with pytest.raises(OptionError, match="Not a directory"):
+        check_folder(taken / "below")
+
+
+def test_checking_leaves_an_empty_folder(tmp_path: Path) -> None:
+    check_folder(tmp_path / "new")
+    assert names(tmp_path / "new") == set()
+
+
+def test_no_detail_no_dump(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="holds no detail"):
+        dump_plan(tmp_path / "new", replace(small(), detail=None))
+    assert not (tmp_path / "new").exists()
