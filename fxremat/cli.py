@@ -51,6 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:  # the reader of our output has gone, `| head` say
             sys.stderr.close()
             return 1
+        except Exception as error:
+            if args.debug:
+                raise
+            said = " ".join(str(error).split()) or "no message"
+            print(f"fxremat: {type(error).__name__}: {said}; --debug shows where", file=sys.stderr)
+            return 1
     return status
 
 

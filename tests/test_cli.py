@@ -249,6 +249,19 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"example:\n  fxremat {command} " in capsys.readouterr().out
 
 
+def test_what_nobody_thought_of_is_one_line_too(
+    saved: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr(Plan, "load", fail)
+    assert main(["diff", saved, saved]) == 1
+    assert capsys.readouterr().err == "fxremat: RuntimeError: two lines; --debug shows where\n"
+    with pytest.raises(RuntimeError):
+        main(["diff", saved, saved, "--debug"])
+
+
 def test_as_a_module_and_debug_shows_where(train: str) -> None:
     command = [sys.executable, "-m", "fxremat", "plan", f"{train}:fails", "--debug"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
