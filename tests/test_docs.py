@@ -54,8 +54,9 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
-            x = x + block["mlp"](x)
-        return self.head(x).square().mean()
+            x = x + block.get_submodule("mlp")(x)
+        made: Tensor = self.head(x).square().mean()
+        return made
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ class Broken(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         loss: Tensor = self.first(x)
         torch._dynamo.graph_break()
-        return loss * self.second(x).tanh().mean()
+        made: Tensor = loss * self.second(x).tanh().mean()
+        return made
 
 
 def trained(folder: Path, model: nn.Module, inner: str, budget: object = 0.7) -> fxremat.Backend:

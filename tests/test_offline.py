@@ -117,7 +117,8 @@ class Named(nn.Module):
         self.linear = nn.Linear(4, 4)
 
     def forward(self, *, x: Tensor) -> Tensor:
-        return self.linear(x).square().sum()
+        made: Tensor = self.linear(x).square().sum()
+        return made
 
 
 def test_arguments_by_name() -> None:

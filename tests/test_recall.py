@@ -56,7 +56,8 @@ def test_several_graphs_take_each_its_own() -> None:
         def forward(self, x: Tensor) -> Tensor:
             y = self.one(x).tanh().sin()
             torch._dynamo.graph_break()
-            return self.two(y).tanh().square().sum()
+            made: Tensor = self.two(y).tanh().square().sum()
+            return made
 
     model, batch = Broken(), torch.randn(32, 16)
     first = fxremat.backend("min", inner="eager")
@@ -75,7 +76,8 @@ class Other(nn.Module):
         self.linear, self.function = nn.Linear(16, 16), function
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.function(self.linear(x)).square().mean()
+        made: Tensor = self.function(self.linear(x)).square().mean()
+        return made
 
 
 @pytest.mark.parametrize(

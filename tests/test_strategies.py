@@ -42,7 +42,8 @@ def test_nested_lists_give_the_list_with_more_members() -> None:
             )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.stages(x).sum()
+            made: torch.Tensor = self.stages(x).sum()
+            return made
 
     plan = fxremat.plan(Deep(), torch.randn(4, 8), device="h100", inner="eager")
     assert set(blocks(plan.known).values()) == {0, 1, 2, 3, 4}
