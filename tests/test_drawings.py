@@ -162,7 +162,9 @@ def test_the_forward_runs_hoisted_ops() -> None:
 # The flow network.
 
 
-@pytest.mark.parametrize(("make", "saved", "again", "value"), BEST, ids=lambda c: str(c)[:30])
+@pytest.mark.parametrize(
+    ("make", "saved", "again", "value"), BEST, ids=[best[0].__name__ for best in BEST]
+)
 def test_paid_arcs_by_hand(make: object, saved: set[str], again: set[str], value: float) -> None:
     assert callable(make)
     problem: Problem = make()
