@@ -112,8 +112,10 @@ def _case(target: str, run: str, inner: str, pairs: int) -> dict[str, Any]:
 def _step(target: Target, run: Callable[..., Any]) -> Callable[[], Tensor]:
     def step() -> Tensor:
         target.model.zero_grad(set_to_none=True)
-        loss = _loss(run(*target.args, **target.kwargs))
+        made = run(*target.args, **target.kwargs)  # held by the caller, as plans have it
+        loss = _loss(made)
         loss.backward()
+        del made
         return loss
 
     return step

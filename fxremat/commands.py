@@ -145,6 +145,8 @@ def _read(path: str) -> Plan | Frontier:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror or error}; name what plan -o wrote") from error
+    except ValueError as error:
+        raise OptionError(f"{path}: no text ({error}); name what plan -o wrote") from error
     try:
         return Frontier.from_json(text)
     except ValueError:

@@ -243,9 +243,12 @@ class Explainer:
         if index is not None and self.problem.ops[index].outputs:
             return self.problem.values[self.problem.ops[index].outputs[0]].name
         known = list({**self.detail.value_index, **self.detail.op_index})
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        hint = f"; near it are {', '.join(near)}" if near else ""
-        raise OptionError(f"the plan has no value {name!r}{hint}. Names are those of plan.saved")
+        near = [n for n in difflib.get_close_matches(name, known, n=4, cutoff=0.5) if n != name]
+        hint = f"; near it are {', '.join(near[:3])}" if near else ""
+        raise OptionError(
+            f"the plan has no value {name!r}{hint}. Names are those of nodes of the joint graph, "
+            "as in plan.saved and plan.schedule"
+        )
 
     def flip(self, name: str) -> Flip | None:
         """What the plan would be if a value were treated the other way; None if there is no other.

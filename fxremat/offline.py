@@ -161,7 +161,10 @@ def _ready(
 
 def _left(memory: object, detail: Detail) -> int:
     """What a limit on all memory leaves for the peak of the plan."""
-    limit = Budget.parse(memory).nbytes
+    try:
+        limit = Budget.parse(memory).nbytes
+    except BudgetError:
+        limit = None
     if limit is None:
         raise BudgetError(f"memory={memory!r}: not a number of bytes; write one such as '80GiB'")
     held = detail.resident

@@ -139,7 +139,12 @@ class Plan:
         Raises:
             ValueError: if the text is not a plan or comes from another format.
         """
-        data: Any = json.loads(text)
+        try:
+            data: Any = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"not a plan, nor any JSON: {error}") from error
+        if isinstance(data, dict) and "frontier" in data:
+            raise ValueError("a frontier, not a plan; take one of its plans, or show it as it is")
         if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
             raise ValueError(f"not a plan of format {FORMAT}; write it again with to_json()")
         names = {f.name for f in fields(cls)} - {"timings"}

@@ -12,6 +12,8 @@ import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -61,24 +63,41 @@ def load(spec: str, *, meta: bool = False) -> Target:
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
         raise OptionError(f"target {spec!r}: no factory is named; {FORM}")
-    found = _import(place)
-    factory = getattr(found, name, None)
-    if not callable(factory):
-        raise _missing(place, name, found)
+    with _apart(place):
+        found = _import(place)
+        factory = getattr(found, name, None)
+        if not callable(factory):
+            raise _missing(place, name, found)
+        return _made(spec, factory, meta)
+
+
+def _made(spec: str, factory: Callable[[], Any], meta: bool) -> Target:
     if meta:
         try:
             with torch.device("meta"):
                 return _checked(spec, factory())
         except OptionError:
             raise
-        except Exception:  # it reads values, say: build it for real
+        except (Exception, SystemExit):  # it reads values, say: build it for real
             pass
     try:
         return _checked(spec, factory())
     except OptionError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptionError(f"target {spec!r}: {_told(error)}; run the factory by itself") from error
+
+
+@contextmanager
+def _apart(place: str) -> Iterator[None]:
+    """A user's code sees no arguments of ours, and what it prints is not our output."""
+    ours = sys.argv
+    sys.argv = [place]
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.argv = ours
 
 
 def _import(place: str) -> ModuleType:
@@ -86,7 +105,7 @@ def _import(place: str) -> ModuleType:
         return _from_file(Path(place)) if place.endswith(".py") else _by_name(place)
     except OptionError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptionError(f"{place} cannot be imported: {_told(error)}; mend it first") from error
 
 
@@ -148,7 +167,7 @@ def _is_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """An error in one line, with where it was raised."""
     lines = str(error).strip().splitlines()
     last = traceback.extract_tb(error.__traceback__)[-1]

@@ -11,7 +11,7 @@ import pytest
 
 from fxremat.cli import main
 from fxremat.plans import Plan
-from tests.steps import half
+from tests.steps import curve, half
 
 TRAIN = """
 import torch
@@ -53,6 +53,16 @@ def wrong():
 
 def fails():
     return 1 / 0
+
+
+def prints():
+    import sys
+    print("hello", sys.argv[1:])
+    return make()
+
+
+def leaves():
+    raise SystemExit(3)
 
 
 def breaks():
@@ -109,6 +119,28 @@ def test_json_is_the_plan_and_quiet_is_quiet(
     shown = capsys.readouterr()
     assert shown.err == ""
     assert Plan.from_json(shown.out).recomputed
+
+
+def test_what_a_factory_prints_is_not_our_output(
+    train: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", f"{train}:prints", *FAST, "--json", "--quiet"]) == 0
+    shown = capsys.readouterr()
+    Plan.from_json(shown.out)
+    assert shown.err.splitlines()[0] == "hello []"
+
+
+def test_other_files_are_told_apart(
+    tmp_path: Path, saved: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"curve": curve().to_json().encode(), "empty": b"", "binary": b"\xff\xfe\x00"}
+    said = {"curve": "a frontier, not a plan", "empty": "nor any JSON", "binary": "codec can't"}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        assert main(["explain", str(tmp_path / name), "--quiet"]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said[name] in line
+        assert str(tmp_path / name) in line
 
 
 def test_options_of_the_step_arrive(train: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,6 +237,7 @@ def test_bench_says_what_cannot_be_had(train: str, capsys: pytest.CaptureFixture
         (["plan", "TRAIN:mak"], "has no function 'mak'; near it are make"),
         (["plan", "TRAIN:wrong"], "the factory returned a int; return (model, args)"),
         (["plan", "TRAIN:fails"], "ZeroDivisionError: division by zero (train.py:"),
+        (["plan", "TRAIN:leaves"], "SystemExit: 3 (train.py:"),
         (["plan", "TRAIN:breaks", *FAST], "cannot be traced as one graph"),
         (["plan", "TRAIN:make", *FAST, "--budget", "7KiB"], "no plan found within 7168 bytes"),
         (["plan", "TRAIN:make", *FAST, "--budget", "x"], "budget 'x'"),
@@ -213,6 +246,7 @@ def test_bench_says_what_cannot_be_had(train: str, capsys: pytest.CaptureFixture
         (["bench", "TRAIN:meta"], "tensors without data"),
         (["show", "nix.json"], "nix.json: No such file or directory"),
         (["diff", "nix.json", "nix.json"], "nix.json: No such file or directory"),
+        (["explain", "SAVED", "output"], "no value 'output'"),
         (["explain", "SAVED", "nix"], "the plan has no value 'nix'"),
         (["show", "SAVED", "--html", "/nix/plan.html"], "cannot be written"),
     ],

@@ -89,7 +89,9 @@ def test_memory_leaves_a_budget() -> None:
     ("given", "error", "message"),
     [
         ({"memory": "1KiB"}, BudgetError, "optimizer and the rest take .* alone"),
-        ({"memory": 0.5}, BudgetError, "not a number of bytes"),
+        ({"memory": 0.5}, BudgetError, "memory=0.5: not a number of bytes"),
+        ({"memory": "junk"}, BudgetError, "memory='junk': not a number of bytes"),
+        ({"memory": -1}, BudgetError, "memory=-1: not a number of bytes"),
         ({"memory": "1GiB", "budget": 0.5}, OptionError, "budget and memory were both given"),
         ({"device": "h10"}, OptionError, "did you mean 'h100'"),
         ({"optimizer": "AdamX"}, OptionError, "did you mean 'Adam"),
