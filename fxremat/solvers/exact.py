@@ -127,6 +127,9 @@ def polish(problem: Problem, limit: int, start: Sequence[int] | None) -> Point |
     """
     if sum(op.phase is not Phase.BACKWARD and not op.fixed for op in problem.ops) > FEW:
         return None
+    # The search counts what may be neither saved nor dropped a little below the replay.
+    if start is not None and Point.of(problem, start).peak > limit:
+        start = None
     search = _Search(problem, limit, Single, start)
     if sum(search.form.model.whole) > SMALL:
         return None
