@@ -14,9 +14,10 @@ from hypothesis import given, settings
 
 from fxremat.problem import Kind, Phase, Problem
 from fxremat.solvers import milp
-from fxremat.solvers.exact import Exact, solve_several, solve_single
+from fxremat.solvers.exact import Exact, polish, solve_several, solve_single
 from fxremat.solvers.exact_several import Several
 from fxremat.solvers.exact_single import Single
+from fxremat.solvers.pool import Point
 from fxremat.solvers.rows import Rows
 from fxremat.solvers.stages import Stages
 from fxremat.solvers.starts import baseline
@@ -336,3 +337,12 @@ def test_what_highs_prints_past_python_is_hidden(capfd: pytest.CaptureFixture[st
         os.write(1, b"hidden")
     os.write(1, b"shown")
     assert capfd.readouterr().out == "shown"
+
+
+def test_polishing_takes_no_start_above_the_limit() -> None:
+    problem = Draft().value("x", 8, kind=Kind.INPUT).value("a", 4).value("b", 4)
+    problem.op("a = fa x", 1).op("b = fb a", 1).value("g", 1).value("h", 1)
+    done = problem.op("g = gb b", 1, Phase.BACKWARD).op("h = ga a g", 1, Phase.BACKWARD).done()
+    start = baseline(done)
+    found = polish(done, Point.of(done, start).peak - 1, start)
+    assert found is None or found.peak < Point.of(done, start).peak
