@@ -39,7 +39,7 @@ def decide(ready: Prepared, margin: int = 0, held: int = 0) -> Plan:
     """
     options, planner = ready.options, ready.planner
     if options.plan is not None:
-        return recall(ready.planner, options.plan)
+        return recall(planner, options.plan)
     if options.strategy is not None:
         point = _by_hand(planner, options)
         return replace(planner.plan(point, None), held=held)

@@ -20,6 +20,7 @@ from .explain import Explainer
 from .files import write_text
 from .frontiers import Frontier
 from .plans import Plan
+from .reports import to_html
 
 __all__ = ["check_folder", "dump_plan"]
 
@@ -93,7 +94,7 @@ def _write(scratch: Path, plan: Plan, frontier: Frontier | None) -> None:
         write_text(scratch / f"{name}.dot", to_dot(drawn))
         write_text(scratch / f"{name}.svg", to_svg(drawn))
     _draw_charts(scratch, plan, frontier)
-    plan.to_html(scratch / "report.html", frontier)
+    write_text(scratch / "report.html", to_html(plan, frontier, explainer=explainer))
 
 
 def _draw_charts(scratch: Path, plan: Plan, frontier: Frontier | None) -> None:

@@ -7,61 +7,25 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 
 from .budget import format_bytes
 from .detail import Detail
 from .errors import InfeasibleError, OptionError
 from .occupancy import Holding, Interval, Occupancy, occupancy
+from .planner import Planner
 from .plans import Plan
-from .problem import Kind, Phase, Problem
+from .problem import Kind, Problem
 from .solvers.peak import PeakSolver
+from .solvers.starts import baseline
 from .timeline import replay
+from .verdicts import Choice, Verdict, verdicts
+from .wording import count, format_seconds
 
-__all__ = ["Choice", "Explainer", "Flip", "Verdict", "Worth", "format_seconds"]
+__all__ = ["Explainer", "Flip", "Worth"]
 
-NONE = "the backward does not need it"
 TOP = 10
-
-
-class Choice(StrEnum):
-    """What a plan does with a value."""
-
-    SAVED = "saved"
-    RECOMPUTED = "recomputed"
-    UNNEEDED = "not needed"
-    OUTPUT = "output"
-    INPUT = "input"
-    TANGENT = "tangent"
-    BACKWARD = "backward"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a plan does with one value, and why.
-
-    Attributes:
-        name: the value.
-        nbytes: its bytes; for inputs 0, since they exist anyway.
-        choice: what is done with it.
-        runs: how often it is computed in the backward beyond what every plan must do.
-        rebuild: ops that would run to compute it again from what the plan keeps, in order; empty if
-            nothing could.
-        rebuild_seconds: their time; infinite if something in between may not run again.
-        reason: the choice in words.
-    """
-
-    name: str
-    nbytes: int
-    choice: Choice
-    runs: int
-    rebuild: tuple[str, ...]
-    rebuild_seconds: float
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,115 +85,29 @@ class Explainer:
         return occupancy(self.problem, self.schedule)
 
     @cached_property
+    def before(self) -> Occupancy | None:
+        """The same for the plan that recomputes nothing, where the rules allow one."""
+        try:
+            return occupancy(self.problem, baseline(self.problem))
+        except ValueError:
+            return None
+
+    @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         """What is done with each value, by its name, in graph order."""
-        return {v.name: self._verdict(i) for i, v in enumerate(self.problem.values)}
-
-    @cached_property
-    def _kept(self) -> frozenset[int]:
-        """Values that the backward can read without running anything."""
-        saved = {self.detail.value_index[v.name] for v in self.plan.saved}
-        there = {
-            i for i, v in enumerate(self.problem.values) if v.held or v.kind is not Kind.COMPUTED
-        }
-        return frozenset(saved | there)
-
-    @cached_property
-    def _runs(self) -> Mapping[str, int]:
-        return Counter(self.plan.recomputed)
-
-    @cached_property
-    def _read(self) -> frozenset[int]:
-        """Values that an op of the backward's schedule reads."""
-        ops = (self.problem.ops[o] for o in self.schedule)
-        return frozenset(v for op in ops for v in (*op.inputs, *op.again))
-
-    def _verdict(self, index: int) -> Verdict:
-        value = self.problem.values[index]
-        producer = self.problem.producer[index]
-        runs = self._runs.get(self.problem.ops[producer].name, 0) if producer >= 0 else 0
-        choice = self._choice(index, producer)
-        rebuild, missing = self._closure(index)
-        ops = [self.problem.ops[o] for o in rebuild]
-        seconds = math.inf if missing else math.fsum(o.seconds for o in ops)
-        names = () if missing else tuple(o.name for o in ops)
-        reason = self._reason(index, choice, names, seconds, missing)
-        return Verdict(value.name, value.nbytes, choice, runs, names, seconds, reason)
-
-    def _choice(self, index: int, producer: int) -> Choice:
-        value = self.problem.values[index]
-        if value.kind is not Kind.COMPUTED:
-            return Choice.INPUT if value.kind is Kind.INPUT else Choice.TANGENT
-        if self.problem.ops[producer].phase is Phase.BACKWARD:
-            return Choice.BACKWARD
-        if value.held:
-            return Choice.OUTPUT
-        if index in self._kept:
-            return Choice.SAVED
-        if index not in self._read:
-            return Choice.UNNEEDED
-        again = self._runs.get(self.problem.ops[producer].name, 0) > 0
-        return Choice.RECOMPUTED if again else Choice.BACKWARD
-
-    def _closure(self, index: int) -> tuple[list[int], str]:
-        """Ops that make a value from what is kept, in order; and what may not run again, if any."""
-        found: set[int] = set()
-        stack, missing = [index], ""
-        while stack:
-            value = stack.pop()
-            op = self.problem.producer[value]
-            if op < 0 or op in found or (value in self._kept and value != index):
-                continue
-            found.add(op)
-            if self.problem.ops[op].fixed and not missing:
-                missing = f"{self.problem.ops[op].name}: {self.problem.ops[op].fixed}"
-            stack += [*self.problem.ops[op].inputs, *self.problem.ops[op].again]
-        return sorted(found), missing
-
-    def _reason(
-        self, index: int, choice: Choice, rebuild: tuple[str, ...], seconds: float, missing: str
-    ) -> str:
-        value = self.problem.values[index]
-        if choice is Choice.INPUT:
-            return "an input of the step exists anyway"
-        if choice is Choice.TANGENT:
-            return "the caller hands it to the backward and holds it"
-        if choice is Choice.OUTPUT:
-            return "the forward returns it, so the caller holds it anyway"
-        if choice is Choice.BACKWARD:
-            phase = self.problem.ops[self.problem.producer[index]].phase
-            first = "the backward computes it"
-            return first if phase is Phase.BACKWARD else f"{first}, for the first and only time"
-        if choice is Choice.UNNEEDED:
-            return NONE
-        op = self.problem.ops[self.problem.producer[index]]
-        if choice is Choice.SAVED and op.fixed:
-            return f"{op.name} may not run again: {op.fixed}"
-        if choice is Choice.SAVED and missing:
-            return f"it cannot be made again from what is kept: {missing}"
-        if choice is Choice.RECOMPUTED and value.unsaveable:
-            return f"it may not be saved: {value.unsaveable}"
-        per = format_seconds(seconds / max(value.nbytes, 1) * 2**20)
-        ops = f"{len(rebuild)} op{'' if len(rebuild) == 1 else 's'}"
-        cost = f"{format_seconds(seconds)} ({ops}) for {format_bytes(value.nbytes)}, {per} a MiB"
-        if choice is Choice.SAVED:
-            return f"making it again would take {cost}"
-        return f"making it again takes {cost}"
+        return verdicts(self.plan, self.schedule)
 
     # What else there could be.
 
     @cached_property
+    def planner(self) -> Planner:
+        """Makes other plans of the graph; it keeps what it has searched."""
+        return Planner.of(self.plan)
+
+    @cached_property
     def limit(self) -> int:
         """The bytes that other plans are held to: the plan's own peak."""
-        return self._peak
-
-    @cached_property
-    def _peak(self) -> int:
         return max(self.occupancy.levels, default=0)
-
-    @cached_property
-    def _solver(self) -> PeakSolver:
-        return PeakSolver(self.detail.priced)
 
     def find(self, name: str) -> str:
         """The value that a name stands for: a value's own, or that of the op that makes it.
@@ -288,8 +166,11 @@ class Explainer:
         return replay(self.detail.priced, self.schedule).recompute_seconds
 
     @property
-    def _increment(self) -> int:
-        """A round number of bytes in which the largest value has room, a 64th of the baseline."""
+    def _change(self) -> int:
+        """What is asked of the worth of memory: a round number of bytes.
+
+        It has room for the largest value, and is at least a 64th of the baseline's peak.
+        """
         largest = max((v.nbytes for v in self.problem.values if v.kind is Kind.COMPUTED), default=1)
         wanted = max(largest, self.plan.baseline_peak // 64, 1)
         return int(2 ** math.ceil(math.log2(wanted)))
@@ -297,18 +178,19 @@ class Explainer:
     @cached_property
     def more(self) -> Worth:
         """What a little more memory would be worth: the next plans are searched for."""
-        extra = self._increment
-        found = self._solver.solve(self.limit + extra)
-        seconds = None if found is None else max(0.0, self._own_seconds - found.seconds)
-        return Worth(extra, seconds)
+        return self._worth(self._change)
 
     @cached_property
     def less(self) -> Worth:
         """What a little less memory would cost."""
-        extra = self._increment
-        found = self._solver.solve(self.limit - extra)
-        seconds = None if found is None else min(0.0, self._own_seconds - found.seconds)
-        return Worth(-extra, seconds)
+        return self._worth(-self._change)
+
+    def _worth(self, change: int) -> Worth:
+        found = self.planner.solver.solve(self.limit + change)
+        if found is None:
+            return Worth(change, None)
+        gain = self._own_seconds - found.seconds
+        return Worth(change, max(0.0, gain) if change > 0 else min(0.0, gain))
 
     def at_peak(self, count: int = TOP) -> list[Interval]:
         """The largest copies that are live where most is live."""
@@ -342,8 +224,8 @@ class Explainer:
             assert flip is not None
             lines.append(f"flip       {self._flip(flip)}")
         if verdict.runs:
-            again = f"runs again {verdict.runs} time{'' if verdict.runs == 1 else 's'}"
-            lines.append(f"again      its op {again} in the backward")
+            again = count(verdict.runs, "time")
+            lines.append(f"again      its op runs again {again} in the backward")
         lines.append(f"worth      {self.worth()}")
         return "\n".join(lines)
 
@@ -412,13 +294,3 @@ def _with_op(problem: Problem, index: int, why: str) -> Problem:
     ops = list(problem.ops)
     ops[index] = replace(ops[index], fixed=ops[index].fixed or why)
     return replace(problem, ops=tuple(ops))
-
-
-def format_seconds(seconds: float) -> str:
-    """Write a time in a unit that suits it: ``format_seconds(0.0031) == "3.1 ms"``."""
-    if not math.isfinite(seconds):
-        return "forever"
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns" if seconds else "0 s"

@@ -86,10 +86,11 @@ def occupancy(problem: Problem, schedule: Sequence[int]) -> Occupancy:
     line = replay(problem, schedule)
     ops = (*line.order, *schedule)
     begin, count = len(line.order), len(ops)
-    ends = {c.value: begin + c.end for c in copies(problem, schedule) if c.start < 0}
+    late = copies(problem, schedule)
+    ends = {c.value: begin + c.end for c in late if c.start < 0}
     found = _forward(problem, line.order, {v: ends[v] for v in line.saved}, count)
     returned = set(problem.ops[problem.backward[-1]].inputs) if problem.backward else set()
-    for copy in copies(problem, schedule):
+    for copy in late:
         if copy.start >= 0:
             holding = _made_late(problem, copy.value, returned)
             found.append(
@@ -98,12 +99,12 @@ def occupancy(problem: Problem, schedule: Sequence[int]) -> Occupancy:
     for value, known in enumerate(problem.values):
         if known.kind is Kind.TANGENT and count > begin:
             found.append(_interval(problem, value, begin, count - 1, Holding.TANGENT))
-    late = [problem.ops[o].workspace + problem.ops[o].again_workspace for o in schedule]
+    again = [problem.ops[o].workspace + problem.ops[o].again_workspace for o in schedule]
     return Occupancy(
         ops=ops,
         boundary=begin,
         intervals=tuple(sorted(found, key=lambda i: (i.start, i.value))),
-        workspace=(*(problem.ops[o].workspace for o in line.order), *late),
+        workspace=(*(problem.ops[o].workspace for o in line.order), *again),
         levels=(*line.forward, *line.backward),
     )
 

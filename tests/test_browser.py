@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from fxremat.budget import format_bytes
-from fxremat.explain import Choice, Explainer
+from fxremat.explain import Explainer
 from fxremat.frontiers import Frontier
 from fxremat.plans import Plan
+from fxremat.verdicts import Choice
 from tests.steps import curve, half
 from tests.test_reports import hostile
 

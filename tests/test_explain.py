@@ -9,12 +9,14 @@ import pytest
 
 from fxremat.detail import Detail
 from fxremat.errors import OptionError
-from fxremat.explain import Choice, Explainer, format_seconds
+from fxremat.explain import Explainer
 from fxremat.planner import Planner
 from fxremat.plans import Plan
 from fxremat.problem import Problem
 from fxremat.solvers.pool import Point
 from fxremat.solvers.starts import just_in_time
+from fxremat.verdicts import Choice
+from fxremat.wording import format_seconds
 from tests.problems import chain, held, nothing_needed, random_op, unsaveable
 from tests.steps import half
 

@@ -29,7 +29,7 @@ def data_in(page: str) -> Any:
 
 
 def test_levels_and_intervals_are_those_of_the_plan() -> None:
-    data = report_data(half(), worth=False)
+    data = report_data(Explainer(half()), worth=False)
     line = Explainer(half()).occupancy
     assert tuple(data["plan"]["levels"]) == line.levels
     assert max(data["plan"]["levels"]) == half().predicted_peak
@@ -44,7 +44,7 @@ def test_levels_and_intervals_are_those_of_the_plan() -> None:
 
 
 def test_values_and_cut_are_those_of_the_plan() -> None:
-    data = report_data(half(), worth=False)
+    data = report_data(Explainer(half()), worth=False)
     names, texts = data["values"]["name"], data["texts"]
     saved = {n for n, c in zip(names, data["values"]["choice"], strict=True) if texts[c] == "saved"}
     assert saved == {v.name for v in half().saved}
@@ -54,7 +54,7 @@ def test_values_and_cut_are_those_of_the_plan() -> None:
 
 
 def test_frontier_and_headline() -> None:
-    data = report_data(half(), curve(), "My step")
+    data = report_data(Explainer(half()), curve(), "My step")
     assert data["title"] == "My step"
     assert len(data["frontier"]["points"]) == len(curve())
     assert data["frontier"]["points"][data["frontier"]["knee"]][0] == curve().knee.predicted_peak
@@ -63,11 +63,11 @@ def test_frontier_and_headline() -> None:
     labels = [card[0] for card in data["cards"]]
     assert labels[-1] == "Whole step"
     assert any("more would save" in note for note in data["notes"])
-    assert report_data(half(), worth=False)["frontier"] is None
+    assert report_data(Explainer(half()), worth=False)["frontier"] is None
 
 
 def test_compiled_code_with_another_peak_is_told_of() -> None:
-    data = report_data(replace(half(), predicted_peak=1000), worth=False)
+    data = report_data(Explainer(replace(half(), predicted_peak=1000)), worth=False)
     assert any("the compiled code" in note for note in data["notes"])
 
 

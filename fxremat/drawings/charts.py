@@ -80,9 +80,9 @@ def timeline_chart(plan: Plan, path: str | PathLike[str]) -> None:
         OptionError: if the plan has no detail, matplotlib is missing, the suffix is another one, or
             the file cannot be written.
     """
-    line = Explainer(plan).occupancy
+    explainer = Explainer(plan)
+    line, before = explainer.occupancy, baseline_levels(explainer)
     bands = thinned(line, MOST)
-    before = baseline_levels(plan)
     with figure_for(path) as figure:
         axes = figure.subplots()
         unit, scale = unit_of(max(plan.baseline_peak, plan.predicted_peak))

@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 
 from fxremat.drawings.style import BACKGROUND, EDGES, INK, MUTED, NODES
-from fxremat.drawings.words import block, tooltip
+from fxremat.drawings.words import block, clean, tooltip
 
 __all__ = ["to_dot"]
 
@@ -47,8 +47,7 @@ def quote(text: object) -> str:
     >>> print(quote('a "b"'))
     "a \"b\""
     """
-    plain = "".join(c if c.isprintable() or c == "\n" else " " for c in str(text))
-    escaped = plain.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    escaped = clean(str(text)).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from fxremat.budget import format_bytes
 from fxremat.detail import Detail
-from fxremat.drawings.words import count
-from fxremat.explain import Explainer, format_seconds
+from fxremat.explain import Explainer
 from fxremat.plans import Plan
 from fxremat.problem import Kind, Op, Phase, Problem
 from fxremat.timeline import copies
+from fxremat.wording import count, format_seconds
 
 __all__ = ["Facts"]
 

@@ -9,11 +9,11 @@ import networkx as nx
 
 from fxremat.budget import format_bytes
 from fxremat.drawings.facts import Facts
-from fxremat.explain import Explainer, format_seconds
+from fxremat.explain import Explainer
 from fxremat.network import Arc, Prices, build
 from fxremat.plans import Plan
 from fxremat.problem import Kind, Phase, Problem
-from fxremat.solvers.peak import PeakSolver
+from fxremat.wording import format_seconds
 
 __all__ = ["flow_network"]
 
@@ -40,7 +40,7 @@ def flow_network(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph:
     """
     facts = Facts(plan, explainer)
     problem = facts.detail.priced
-    price, source = _price(plan, problem)
+    price, source = _price(facts)
     graph = nx.DiGraph(name="network", title="Flow network: what the cut pays for", hubs=True)
     graph.add_node("source", **_hub("source"))
     graph.add_node("sink", **_hub("sink"))
@@ -58,9 +58,11 @@ def flow_network(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph:
     return graph
 
 
-def _price(plan: Plan, problem: Problem) -> tuple[float, str]:
+def _price(facts: Facts) -> tuple[float, str]:
     """A price of memory in seconds per byte, and where it is from."""
-    price = PeakSolver(problem).bound.at(plan.predicted_peak).price
+    plan, solver = facts.plan, facts.explainer.planner.solver
+    problem = solver.problem
+    price = solver.bound.at(plan.predicted_peak).price
     if price > 0:
         return price, "that of the lower bound on time at the plan's peak"
     less = plan.baseline_peak - plan.predicted_peak

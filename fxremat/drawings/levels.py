@@ -9,9 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from fxremat.explain import Explainer
-from fxremat.occupancy import Holding, Occupancy, occupancy
-from fxremat.plans import Plan
-from fxremat.solvers.starts import baseline
+from fxremat.occupancy import Holding, Occupancy
 
 __all__ = ["Bands", "baseline_levels", "thinned"]
 
@@ -57,15 +55,16 @@ def _highest(levels: Sequence[int], most: int) -> list[int]:
     return sorted({0, *found, len(levels) - 1})
 
 
-def baseline_levels(plan: Plan) -> list[tuple[int, int]]:
+def baseline_levels(explainer: Explainer) -> list[tuple[int, int]]:
     """What would be live without recomputing, as positions of the plan's step and bytes.
 
     The two run different ops. They are aligned where they run the same op of the backward; what the
-    baseline runs before one counts there, with its highest level.
+    baseline runs before one counts there, with its highest level. Where the rules allow no such
+    plan there is nothing.
     """
-    explainer = Explainer(plan)
-    problem, line = explainer.problem, explainer.occupancy
-    other = occupancy(problem, baseline(problem))
+    problem, line, other = explainer.problem, explainer.occupancy, explainer.before
+    if other is None:
+        return []
     place = {op: p for p, op in enumerate(line.ops) if p < line.boundary}
     backward = set(problem.backward)
     place |= {op: p for p, op in enumerate(line.ops) if op in backward}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fxremat.budget import format_bytes
-from fxremat.explain import format_seconds
+from fxremat.wording import count, format_seconds
 
-__all__ = ["block", "clean", "count", "px", "short", "tooltip"]
+__all__ = ["block", "clean", "px", "short", "tooltip"]
 
 LONGEST = 30  # letters of a label
 
@@ -22,11 +22,6 @@ def block(module: str) -> str:
     parts = module.split(".")
     number = next((i for i, part in enumerate(parts) if part.isdigit()), 1)
     return ".".join(parts[: number + 1])
-
-
-def count(number: int, what: str) -> str:
-    """A number of things: ``count(2, "op") == "2 ops"``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def tooltip(data: Mapping[str, Any]) -> str:

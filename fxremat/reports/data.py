@@ -6,13 +6,14 @@ import math
 from typing import Any
 
 from fxremat.budget import format_bytes
-from fxremat.explain import Choice, Explainer, format_seconds
+from fxremat.explain import Explainer
 from fxremat.frontiers import Frontier
-from fxremat.occupancy import Holding, Occupancy, occupancy
+from fxremat.occupancy import Holding, Occupancy
 from fxremat.plans import Plan
-from fxremat.problem import Phase, Problem
-from fxremat.solvers.starts import baseline
+from fxremat.problem import Phase
 from fxremat.timeline import copies
+from fxremat.verdicts import Choice
+from fxremat.wording import format_seconds
 
 __all__ = ["report_data"]
 
@@ -30,20 +31,10 @@ class _Texts:
 
 
 def report_data(
-    plan: Plan, frontier: Frontier | None = None, title: str = "", *, worth: bool = True
+    explainer: Explainer, frontier: Frontier | None = None, title: str = "", *, worth: bool = True
 ) -> dict[str, Any]:
-    """All that the page needs.
-
-    Args:
-        plan: with its detail.
-        frontier: of the same graph, to be drawn.
-        title: of the page.
-        worth: search for what a little more memory would be worth, which takes seconds.
-
-    Raises:
-        OptionError: if the plan has no detail.
-    """
-    explainer = Explainer(plan)
+    """All that the page needs; for the arguments see :func:`fxremat.reports.to_html`."""
+    plan = explainer.plan
     texts = _Texts()
     line = explainer.occupancy
     data = {
@@ -54,8 +45,8 @@ def report_data(
         "budget": plan.budget,
         "floor": plan.floor,
         "ops": _ops(explainer, texts),
-        "plan": _line(explainer.problem, line),
-        "before": _before(explainer.problem),
+        "plan": _line(line),
+        "before": _before(explainer.before),
         "holdings": [h.value for h in HOLDINGS],
         "intervals": _intervals(line),
         "values": _values(explainer, texts),
@@ -131,7 +122,7 @@ def _ops(explainer: Explainer, texts: _Texts) -> dict[str, list[Any]]:
     }
 
 
-def _line(problem: Problem, line: Occupancy) -> dict[str, Any]:
+def _line(line: Occupancy) -> dict[str, Any]:
     """One replay: ops, levels and workspaces by position."""
     return {
         "ops": line.ops,
@@ -141,11 +132,9 @@ def _line(problem: Problem, line: Occupancy) -> dict[str, Any]:
     }
 
 
-def _before(problem: Problem) -> dict[str, Any] | None:
+def _before(line: Occupancy | None) -> dict[str, Any] | None:
     """The plan that recomputes nothing, where the rules allow one."""
-    try:
-        line = occupancy(problem, baseline(problem))
-    except ValueError:
+    if line is None:
         return None
     return {"ops": line.ops, "levels": line.levels, "boundary": line.boundary}
 

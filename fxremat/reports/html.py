@@ -6,6 +6,7 @@ import html
 import json
 from importlib.resources import files
 
+from fxremat.explain import Explainer
 from fxremat.frontiers import Frontier
 from fxremat.plans import Plan
 
@@ -17,7 +18,12 @@ SCRIPTS = ("base.js", "timeline.js", "frontier.js", "table.js", "modules.js", "m
 
 
 def to_html(
-    plan: Plan, frontier: Frontier | None = None, title: str = "", *, worth: bool = True
+    plan: Plan,
+    frontier: Frontier | None = None,
+    title: str = "",
+    *,
+    worth: bool = True,
+    explainer: Explainer | None = None,
 ) -> str:
     """The report of a plan as the text of an HTML file.
 
@@ -26,11 +32,12 @@ def to_html(
         frontier: of the same graph, to be drawn.
         title: of the page.
         worth: search for what a little more memory would be worth, which takes seconds.
+        explainer: of that plan, if there is one already: it keeps what it has worked out.
 
     Raises:
         OptionError: if the plan has no detail.
     """
-    data = report_data(plan, frontier, title, worth=worth)
+    data = report_data(explainer or Explainer(plan), frontier, title, worth=worth)
     page = _read("page.html")
     parts = {
         "title": html.escape(data["title"]),
