@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fxremat.detail import Detail
 from fxremat.drawings import charts, graphs
 from fxremat.drawings.dot import to_dot
 from fxremat.drawings.levels import baseline_levels, thinned
@@ -17,7 +18,9 @@ from fxremat.drawings.style import NODES
 from fxremat.drawings.svg import to_svg
 from fxremat.errors import OptionError
 from fxremat.explain import Explainer
-from fxremat.problem import Kind
+from fxremat.planner import Planner
+from fxremat.problem import Kind, Phase
+from tests.problems import Draft
 from tests.steps import curve, half
 
 # Charts.
@@ -122,3 +125,15 @@ def test_the_baseline_stands_over_the_plan() -> None:
 
 def test_inputs_and_tangents_have_words_for_their_kinds() -> None:
     assert {str(k) for k in Kind if k is not Kind.COMPUTED} <= set(NODES)
+
+
+def test_a_plan_without_a_baseline_is_drawn_without_its_line(tmp_path: Path) -> None:
+    """m may neither be saved nor be made again, so what the backward reads of it must be hoisted."""
+    draft = Draft().value("x", 8, kind=Kind.INPUT).value("m", 8, unsaveable="may not")
+    draft.value("e", 4).op("m = fm x", 1, fixed="may not").op("e = fe m", 1, Phase.EITHER)
+    draft.value("g", 1).op("g = back e", 1, Phase.BACKWARD)
+    planner = Planner(Detail(draft.done(), {}), "toy")
+    plan = planner.plan(planner.solver.baseline, None)
+    assert baseline_levels(Explainer(plan)) == []
+    charts.timeline_chart(plan, tmp_path / "chart.svg")
+    assert "Memory over one step" in (tmp_path / "chart.svg").read_text()
