@@ -16,7 +16,6 @@ one is not.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -80,8 +79,7 @@ def run_case(case: dict[str, Any]) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     args = _parser().parse_args(argv)
-    if args.case is not None:
-        print(json.dumps(run_case(json.loads(args.case))))
+    if harness.ran_case(args, run_case):
         return 0
     pairs = args.pairs if args.measure else 0
     rows = [_twice(pairs), _checkpointing("gpt12", pairs), _checkpointing("gpt24", pairs)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import re
 import subprocess
@@ -15,6 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fxremat.tables import print_table
+from fxremat.targets import import_file
+
 __all__ = [
     "MIB",
     "add_graph_options",
@@ -24,6 +26,7 @@ __all__ = [
     "load_zoo",
     "named",
     "parser",
+    "ran_case",
     "run_child",
     "show",
     "step_of",
@@ -61,13 +64,9 @@ def add_graph_options(made: argparse.ArgumentParser) -> None:
 
 def load_zoo(path: Path) -> dict[str, Callable[[], Case]]:
     """The ``MODELS`` of a file."""
-    spec = importlib.util.spec_from_file_location(f"zoo_{path.stem}", path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise SystemExit(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # for what looks its own module up, as Dynamo does
-    spec.loader.exec_module(module)
-    models: dict[str, Callable[[], Case]] = module.MODELS
+    models: dict[str, Callable[[], Case]] = import_file(path, f"zoo_{path.stem}").MODELS
     return models
 
 
@@ -144,16 +143,17 @@ def run_child(module: str, case: Row, cache: Path | None = None) -> dict[str, An
     return printed
 
 
+def ran_case(args: argparse.Namespace, run: Callable[[dict[str, Any]], Row]) -> bool:
+    """Whether this process is a child of :func:`run_child`; then it has run its case by now."""
+    if args.case is None:
+        return False
+    print(json.dumps(run(json.loads(args.case))))
+    return True
+
+
 def show(rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Print rows as a table; the first column to the left, the others to the right."""
-    cells = [list(columns), *([_cell(row.get(c)) for c in columns] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        first, *rest = (
-            c.ljust(w) if i == 0 else c.rjust(w)
-            for i, (c, w) in enumerate(zip(line, widths, strict=True))
-        )
-        print("  ".join([first, *rest]).rstrip(), flush=True)
+    print_table(columns, [[_cell(row.get(c)) for c in columns] for row in rows])
 
 
 def _cell(value: object) -> str:

@@ -170,29 +170,27 @@ def _bench(kinds: object) -> None:
         "Run a step for real: peaks, times and gradients beside uncompiled eager.",
         "train.py:make --budgets 0.8,0.5,min --inner eager",
     )
-    made.add_argument("target", metavar="TARGET", help="file.py:factory or module:factory")
+    _add_target(made)
     made.add_argument(
         "--budgets", default="1.0,0.5,min", metavar="B,B", help=f"separated by commas: {BUDGETS}"
-    )
-    made.add_argument(
-        "--inner",
-        choices=("inductor", "eager"),
-        default="inductor",
-        help="what compiles the halves (default: inductor)",
     )
     made.add_argument("--pairs", type=int, default=5, help="timed steps of each; 0: no times")
 
 
-def _add_step(made: argparse.ArgumentParser) -> None:
+def _add_target(made: argparse.ArgumentParser) -> None:
     made.add_argument("target", metavar="TARGET", help="file.py:factory or module:factory")
-    made.add_argument(
-        "--device", metavar="D", help=f"one of {', '.join(NAMED)}; this machine by default"
-    )
     made.add_argument(
         "--inner",
         choices=("inductor", "eager"),
         default="inductor",
         help="what compiles the halves (default: inductor)",
+    )
+
+
+def _add_step(made: argparse.ArgumentParser) -> None:
+    _add_target(made)
+    made.add_argument(
+        "--device", metavar="D", help=f"one of {', '.join(NAMED)}; this machine by default"
     )
     made.add_argument("--optimizer", metavar="O", help="its name in torch.optim, to add its state")
     made.add_argument(

@@ -8,7 +8,6 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from . import offline, targets
@@ -16,9 +15,10 @@ from .bench import Row, bench
 from .budget import format_bytes
 from .errors import OptionError
 from .explain import Explainer, Flip
-from .files import write_text
+from .files import read_text, write_text
 from .frontiers import Frontier
 from .plans import Plan
+from .tables import print_table
 
 __all__ = ["bench_", "diff_", "explain_", "frontier_", "plan_", "show_"]
 
@@ -141,16 +141,17 @@ def _policy(text: str) -> tuple[str, str]:
 
 
 def _read(path: str) -> Plan | Frontier:
+    text = read_text(path, "name what plan -o wrote")
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise OptionError(f"{path}: {error.strerror or error}; name what plan -o wrote") from error
+        data = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"{path}: no text ({error}); name what plan -o wrote") from error
+        said = f"{path}: neither a plan nor a frontier, nor any JSON: {error}"
+        raise OptionError(said) from error
+    kind = Frontier if isinstance(data, dict) and "frontier" in data else Plan
     try:
-        return Frontier.from_json(text)
-    except ValueError:
-        return Plan.load(path)
+        return kind.from_data(data)
+    except ValueError as error:
+        raise OptionError(f"{path}: {error}") from error
 
 
 @contextmanager
@@ -205,7 +206,7 @@ def _print_frontier(args: Namespace, found: Frontier) -> None:
             (name, format_bytes(p.predicted_peak), f"{p.overhead:+.1%}", _beside(found, p))
             for name, p in found.strategies.items()
         ]
-        _table(("strategy", "peak", "time", "the frontier at that peak"), rows)
+        print_table(("strategy", "peak", "time", "the frontier at that peak"), rows)
 
 
 def _beside(found: Frontier, plan: Plan) -> str:
@@ -268,7 +269,7 @@ def _print_rows(rows: Sequence[Row]) -> None:
             )
         )
     head = ("run", "limit MiB", "predicted", "measured", "time", "planned", "gradients")
-    _table(head, cells)
+    print_table(head, cells)
     for row in rows:
         if row.error:
             print(f"{row.run}: {row.error}")
@@ -277,11 +278,3 @@ def _print_rows(rows: Sequence[Row]) -> None:
 def _broken(row: Row) -> bool:
     over = row.limit is not None and row.measured is not None and row.measured > row.limit
     return over or bool(row.error)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    cells = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        first, *rest = zip(line, widths, strict=True)
-        print("  ".join([first[0].ljust(first[1]), *(c.rjust(w) for c, w in rest)]).rstrip())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .budget import format_bytes
 from .detail import Detail
@@ -49,14 +50,10 @@ class Frontier(Sequence[Plan]):
     def to_json(self) -> str:
         """The frontier as JSON text; :meth:`from_json` reads it back."""
         detail = self.plans[0].detail
-        bare = [json.loads(replace(p, detail=None).to_json()) for p in self.plans]
-        named = {
-            n: json.loads(replace(p, detail=None).to_json()) for n, p in self.strategies.items()
-        }
         data = {
             "format": FORMAT,
-            "frontier": bare,
-            "strategies": named,
+            "frontier": [p.to_data() for p in self.plans],
+            "strategies": {name: p.to_data() for name, p in self.strategies.items()},
             "detail": None if detail is None else detail.to_data(),
         }
         return json.dumps(data, separators=(",", ":"))
@@ -68,13 +65,21 @@ class Frontier(Sequence[Plan]):
         Raises:
             ValueError: if the text is not a frontier or comes from another format.
         """
-        data = json.loads(text)
+        return cls.from_data(json.loads(text))
+
+    @classmethod
+    def from_data(cls, data: Any) -> Frontier:
+        """Read what the JSON text holds.
+
+        Raises:
+            ValueError: if it is not a frontier or comes from another format.
+        """
         if not isinstance(data, dict) or data.get("format") != FORMAT or "frontier" not in data:
             raise ValueError(f"not a frontier of format {FORMAT}; write it again with to_json()")
         detail = None if data["detail"] is None else Detail.from_data(data["detail"])
 
         def plan(one: object) -> Plan:
-            return replace(Plan.from_json(json.dumps(one)), detail=detail)
+            return replace(Plan.from_data(one), detail=detail)
 
         plans = tuple(plan(one) for one in data["frontier"])
         return cls(plans, {name: plan(one) for name, one in data["strategies"].items()})

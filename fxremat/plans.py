@@ -11,13 +11,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .budget import format_bytes
 from .detail import Detail
 from .errors import OptionError
-from .files import write_text
+from .files import read_text, write_text
 
 if TYPE_CHECKING:  # they read plans
     from .differences import Diff
@@ -121,16 +120,43 @@ class Plan:
             )
         return self.detail
 
+    def to_data(self) -> dict[str, Any]:
+        """The plan without its detail as what JSON can hold; :meth:`from_data` reads it back."""
+        data = {"format": FORMAT, **asdict(replace(self, detail=None, timings={}))}
+        del data["timings"]
+        return data
+
+    @classmethod
+    def from_data(cls, data: Any) -> Plan:
+        """Read what :meth:`to_data` made, with or without a detail.
+
+        Raises:
+            ValueError: if it is not a plan or comes from another format.
+        """
+        if isinstance(data, dict) and "frontier" in data:
+            raise ValueError("a frontier, not a plan; take one of its plans, or show it as it is")
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise ValueError(f"not a plan of format {FORMAT}; write it again with to_json()")
+        given = {name: value for name, value in data.items() if name != "format"}
+        names = {f.name for f in fields(cls)} - {"timings"}
+        if set(given) != names:
+            odd = ", ".join(sorted(set(given) ^ names))
+            raise ValueError(f"not a plan: fields missing or unknown: {odd}")
+        if given["detail"] is not None:
+            given["detail"] = Detail.from_data(given["detail"])
+        given["saved"] = tuple(SavedValue(**v) for v in given["saved"])
+        for name in ("forward", "schedule", "recomputed"):
+            given[name] = tuple(given[name])
+        return cls(**given)
+
     def to_json(self) -> str:
         """The plan as JSON text, the same for the same plan; :meth:`from_json` reads it back."""
-        bare = replace(self, detail=None, timings={})
-        data = {"format": FORMAT, **asdict(bare)}
-        del data["timings"]
+        data = self.to_data()
+        del data["detail"]
         detail = None if self.detail is None else self.detail.to_data()
-        # The plan for readers, its long detail on one line.
-        text = json.dumps({**data, "detail": None}, indent=1)
-        compact = json.dumps(detail, separators=(",", ":"))
-        return text.removesuffix('"detail": null\n}') + f'"detail": {compact}\n}}'
+        # The plan is for readers too; its long detail goes on one line.
+        shown = json.dumps(data, indent=1).removesuffix("\n}")
+        return f'{shown},\n "detail": {json.dumps(detail, separators=(",", ":"))}\n}}'
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -140,23 +166,10 @@ class Plan:
             ValueError: if the text is not a plan or comes from another format.
         """
         try:
-            data: Any = json.loads(text)
+            data = json.loads(text)
         except ValueError as error:
             raise ValueError(f"not a plan, nor any JSON: {error}") from error
-        if isinstance(data, dict) and "frontier" in data:
-            raise ValueError("a frontier, not a plan; take one of its plans, or show it as it is")
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-            raise ValueError(f"not a plan of format {FORMAT}; write it again with to_json()")
-        names = {f.name for f in fields(cls)} - {"timings"}
-        if set(data) != names:
-            odd = ", ".join(sorted(set(data) ^ names))
-            raise ValueError(f"not a plan: fields missing or unknown: {odd}")
-        if data["detail"] is not None:
-            data["detail"] = Detail.from_data(data["detail"])
-        data["saved"] = tuple(SavedValue(**v) for v in data["saved"])
-        for name in ("forward", "schedule", "recomputed"):
-            data[name] = tuple(data[name])
-        return cls(**data)
+        return cls.from_data(data)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to a file; :meth:`load` or ``fxremat.backend(plan=path)`` read it.
@@ -175,11 +188,9 @@ class Plan:
         Raises:
             OptionError: if the file cannot be read, or is no plan.
         """
+        text = read_text(path, "write a plan there with plan.save()")
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            why = error.strerror or error
-            raise OptionError(f"{path}: {why}; write a plan there with plan.save()") from error
+            return cls.from_json(text)
         except ValueError as error:
             raise OptionError(f"{path}: {error}") from error
 

@@ -21,6 +21,7 @@ from passes.private import StorageWeakRef, storage_key
 
 from .detail import Resident
 from .errors import OptionError
+from .fakes import storage_bytes
 
 __all__ = ["Optimizer", "resident"]
 
@@ -59,7 +60,7 @@ def resident(
         parameters=_sum(module.parameters(), rounding),
         buffers=_sum(module.buffers(), rounding),
         inputs=_sum(_tensors(arguments), rounding),
-        gradients=sum(_rounded(p.numel() * p.element_size(), rounding) for p in trained),
+        gradients=sum(storage_bytes(torch.empty_like(p, device="meta"), rounding) for p in trained),
         optimizer=state,
         optimizer_peak=peak,
         optimizer_name=name,
@@ -159,12 +160,10 @@ class _Allocations(TorchDispatchMode):
         given = {storage_key(t) for t in _tensors((args, kwargs))}
         made = func(*args, **(kwargs or {}))
         for tensor in _tensors(made):
-            storage, key = tensor.untyped_storage(), storage_key(tensor)
+            key = storage_key(tensor)
             if key not in given:
-                self._live[key] = (
-                    StorageWeakRef(storage),
-                    _rounded(storage.nbytes(), self._rounding),
-                )
+                held = StorageWeakRef(tensor.untyped_storage())
+                self._live[key] = held, storage_bytes(tensor, self._rounding)
         self.peak = max(self.peak, sum(n for _, n in self._live.values()))
         return made
 
@@ -175,9 +174,4 @@ def _tensors(nested: object) -> Iterator[torch.Tensor]:
 
 def _sum(tensors: Iterable[torch.Tensor], rounding: int) -> int:
     """Bytes of the storages of tensors, each once."""
-    storages = {storage_key(t): t.untyped_storage() for t in tensors}
-    return sum(_rounded(s.nbytes(), rounding) for s in storages.values())
-
-
-def _rounded(size: int, rounding: int) -> int:
-    return -(-size // rounding) * rounding
+    return sum({storage_key(t): storage_bytes(t, rounding) for t in tensors}.values())

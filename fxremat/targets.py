@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from .errors import OptionError
 
-__all__ = ["Target", "is_real", "load"]
+__all__ = ["Target", "import_file", "is_real", "load"]
 
 FORM = "write file.py:factory or module:factory"
 
@@ -113,12 +113,21 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise OptionError(f"there is no file {str(path)!r}; {FORM}")
     sys.path.insert(0, str(path.resolve().parent))  # as Python does for a script
-    name = f"fxremat_target_{path.stem}"
+    return import_file(path, f"fxremat_target_{path.stem}")
+
+
+def import_file(path: Path, name: str) -> ModuleType:
+    """Run a Python file as a module of this name.
+
+    Args:
+        path: of a file whose name ends in ``.py``.
+        name: what the module is called in ``sys.modules``, where Dynamo looks it up.
+    """
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # the name ends in .py
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # for what looks its own module up, as Dynamo does
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -159,12 +168,9 @@ def _checked(spec: str, made: Any) -> Target:
 def is_real(target: Target) -> bool:
     """Whether all tensors of a step have data, so that it can be run."""
     tensors = [*target.model.parameters(), *target.model.buffers()]
-    tensors += [t for t in pytree.tree_leaves((target.args, target.kwargs)) if _is_tensor(t)]
+    given = pytree.tree_leaves((target.args, target.kwargs))
+    tensors += [t for t in given if isinstance(t, torch.Tensor)]
     return all(t.device.type != "meta" for t in tensors)
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _told(error: BaseException) -> str:

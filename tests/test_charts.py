@@ -128,7 +128,7 @@ def test_inputs_and_tangents_have_words_for_their_kinds() -> None:
 
 
 def test_a_plan_without_a_baseline_is_drawn_without_its_line(tmp_path: Path) -> None:
-    """m may neither be saved nor be made again, so what the backward reads of it must be hoisted."""
+    """m may neither be saved nor be made again, so e, which is made of it, must be hoisted."""
     draft = Draft().value("x", 8, kind=Kind.INPUT).value("m", 8, unsaveable="may not")
     draft.value("e", 4).op("m = fm x", 1, fixed="may not").op("e = fe m", 1, Phase.EITHER)
     draft.value("g", 1).op("g = back e", 1, Phase.BACKWARD)

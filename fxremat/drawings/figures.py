@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fxremat.drawings.style import BACKGROUND, INK, MUTED
 from fxremat.errors import OptionError
+from fxremat.files import writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,10 +69,5 @@ def figure_for(path: str | PathLike[str]) -> Iterator[Figure]:
         figure = Figure(figsize=SIZE, facecolor=BACKGROUND, layout="constrained")
         yield figure
         dated = {"Date": None} if target.suffix.lower() == ".svg" else {"Software": None}
-        try:
+        with writing(target):
             figure.savefig(target, dpi=DOTS, metadata=dated)
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise OptionError(
-                f"{target} cannot be written ({why}); name a file in a folder that is there"
-            ) from error
