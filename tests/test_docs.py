@@ -74,15 +74,26 @@ def names() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+WITH_PYTHON = [p for p in FILES if any(b.language == "python" for b in blocks(p))]
+
+
+def test_the_blocks_are_found() -> None:
+    found = {path.name for path in WITH_PYTHON}
+    assert found >= {"README.md", "extending.md", "how-it-works.md", "troubleshooting.md"}
+
+
+@pytest.mark.parametrize("path", WITH_PYTHON, ids=lambda p: p.name)
 def test_python_blocks_run(
     path: Path, names: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A block that raises fails the test; what it asserts itself holds."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(TRAIN)
+    given = set(names)
     for block in blocks(path):
         if block.language == "python":
             exec(compile(block.text, f"{path.name}:\n{block.text}", "exec"), names)
+    assert set(names) > given  # each document makes something of its own
 
 
 def commands(path: Path) -> Iterator[tuple[str, str]]:
