@@ -54,6 +54,10 @@ class Backend:
         """The options, and how many graphs have been planned."""
         return f"fxremat.backend({self.options.budget}, plans={len(self.plans)})"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Backend:
+        """Itself: what wraps ``torch.compile`` copies its arguments, and plans are listed here."""
+        return self
+
     def __call__(
         self, module: fx.GraphModule, example_inputs: Sequence[Any], **rest: Any
     ) -> Callable[..., Any]:

@@ -81,18 +81,19 @@ def is_symbolic(tensor: torch.Tensor) -> bool:
     return any(isinstance(n, torch.SymInt) for n in numbers)
 
 
-def storage_bytes(tensor: torch.Tensor, rounding: int = 1) -> int:
+def storage_bytes(tensor: torch.Tensor, rounding: int = 1, more: int = 0) -> int:
     """Bytes that the allocator hands out for a tensor's storage.
 
     Args:
         tensor: fake or real; a view counts as the whole storage that it looks at.
         rounding: granularity of the allocator in bytes; an empty storage stays 0.
+        more: bytes that the storage is known to have beyond what was traced.
 
     Raises:
         CostError: if the tensor has no storage (a sparse one).
     """
     try:
-        size = hint(tensor.untyped_storage().nbytes())
+        size = hint(tensor.untyped_storage().nbytes()) + more
     except NotImplementedError as error:
         raise CostError(
             f"a {type(tensor).__name__} of layout {tensor.layout} has no storage of its own, so "

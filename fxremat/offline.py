@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import profiles
+from . import profiles, workspace
 from .budget import Budget, format_bytes
 from .choosing import decide
 from .detail import Detail
@@ -22,13 +22,7 @@ from .errors import BudgetError, OptionError
 from .frontiers import Frontier
 from .options import Options
 from .plans import Plan
-from .prepared import (
-    Prepared,
-    estimated_workspaces,
-    external_workspaces,
-    measured_workspaces,
-    prepare,
-)
+from .prepared import Prepared, estimated_workspaces, external_workspaces, prepare
 from .resident import Optimizer, resident
 from .tracing import trace_joint
 
@@ -154,7 +148,7 @@ def _ready(
     )
     fused = options.inner == "inductor"
     joint, outputs = trace_joint(model, given, kwargs, decompositions=fused, joint_passes=fused)
-    here = external_workspaces if fused else measured_workspaces
+    here = external_workspaces if fused else workspace.measure
     ready = prepare(joint, outputs, options, here if profile is None else estimated_workspaces)
     return replace(ready, detail=replace(ready.detail, resident=held))
 

@@ -16,6 +16,7 @@ from torch import fx
 from passes.cleanup import clean
 from passes.early import with_early
 from passes.joint import JointGraph, Role, check_graph
+from passes.private import storage_key
 from passes.text import render
 
 from . import profiles, workspace
@@ -28,6 +29,7 @@ from .origins import origins_of
 from .pins import marks_in, pins_of
 from .planner import Planner
 from .regions import regions_of, within
+from .workspace import Measurement
 
 __all__ = [
     "Clock",
@@ -35,11 +37,10 @@ __all__ = [
     "Workspaces",
     "estimated_workspaces",
     "external_workspaces",
-    "measured_workspaces",
     "prepare",
 ]
 
-Workspaces = Callable[[Sequence[fx.Node], torch.device], dict[str, int]]
+Workspaces = Callable[[Sequence[fx.Node], torch.device], dict[str, Measurement]]
 
 
 @dataclass
@@ -94,8 +95,8 @@ def prepare(
         module: the joint graph; it is not changed.
         num_fwd_outputs: how many of its outputs belong to the forward.
         options: cost model, device, pins and the rest.
-        workspaces: for the nodes of a graph, workspace bytes by signature; measured on the
-            device by default.
+        workspaces: for the nodes of a graph, what runs of their ops hold and return, by
+            signature; measured on the device by default.
         marks: what the user's marks in the model say, by node; read from the graph by default.
 
     Raises:
@@ -112,13 +113,14 @@ def prepare(
         device = device_of(joint)
         profile = profiles.profile(options.device, device)
         ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
-        spaces = (workspaces or measured_workspaces)(ops, device)
+        seen = (workspaces or workspace.measure)(ops, device)
         pins = pins_of(joint, options.policy, marks_in(module.graph) if marks is None else marks)
-        problem = formulate(joint, _sizing(ops, device, profile, options, spaces), pins)
+        problem = formulate(joint, _sizing(ops, device, profile, options, seen), pins)
         problem = within(problem, regions_of(joint, options.regions))
         detail = Detail(problem, origins_of(joint), profile.name, _name(options), pins.weights)
     _warn_of_guesses(joint)
-    return Prepared(joint, detail, spaces, options, clock)
+    held = {key: m.workspace for key, m in seen.items()}
+    return Prepared(joint, detail, held, options, clock)
 
 
 def _name(options: Options) -> str:
@@ -137,21 +139,16 @@ def _warn_of_guesses(joint: JointGraph) -> None:
             return
 
 
-def measured_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:
-    """Workspace bytes by signature, measured on the device."""
-    return {key: m.workspace for key, m in workspace.measure(nodes, device).items()}
-
-
-def external_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:
-    """The same for ops that Inductor runs as ATen's own kernels; it fuses the others."""
+def external_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, Measurement]:
+    """What ops hold that Inductor runs as ATen's own kernels, by signature; it fuses the others."""
     from passes.inductor import is_external
 
-    return measured_workspaces([n for n in nodes if is_external(n)], device)
+    return workspace.measure([n for n in nodes if is_external(n)], device)
 
 
-def estimated_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, int]:
-    """Workspace bytes by signature without running anything, for a device that is not here."""
-    return {key: m.workspace for key, m in workspace.estimate(nodes).items()}
+def estimated_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict[str, Measurement]:
+    """What ops are estimated to hold, by signature, for a device that is not here."""
+    return workspace.estimate(nodes)
 
 
 def device_of(joint: JointGraph) -> torch.device:
@@ -168,17 +165,20 @@ def _sizing(
     device: torch.device,
     profile: profiles.DeviceProfile,
     options: Options,
-    held: dict[str, int],
+    seen: Mapping[str, Measurement],
 ) -> Sizing:
     timings: dict[str, float] = {}
     if options.cost == "measured":
         timings = workspace.timings(workspace.measure(ops, device, timed=True))
     model = CostModel(profile, options.cost, timings)
+    more = workspace.excess(ops, seen)
     return Sizing(
         seconds=lambda node: model.cost(node).seconds,
         flops=lambda node: model.cost(node).flops,
-        storage=lambda tensor: storage_bytes(tensor, profile.rounding),
-        workspace=lambda node: held.get(signature(node), 0),
+        storage=lambda tensor: storage_bytes(
+            tensor, profile.rounding, more.get(storage_key(tensor), 0)
+        ),
+        workspace=lambda node: seen[key].workspace if (key := signature(node)) in seen else 0,
     )
 
 

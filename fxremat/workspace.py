@@ -9,6 +9,7 @@ the cache folder, per torch version, device name and thread count.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,18 +17,24 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from passes.private import storage_key
+
 from . import cache, trials
 from .cost import is_free
 from .errors import CostError
-from .fakes import signature, storage_bytes, tensors_in, tensors_read
+from .fakes import hint, signature, storage_bytes, tensors_in, tensors_read
 
-__all__ = ["Measurement", "estimate", "measure", "timings"]
+__all__ = ["Measurement", "estimate", "excess", "measure", "timings"]
 
 FORMAT = 1
 LIMIT = 2 << 30  # bytes of inputs and outputs; ops beyond are not run
 aten = torch.ops.aten
 CONVOLUTIONS = frozenset(
     {aten.convolution, aten.convolution_backward, aten._convolution, aten.cudnn_convolution}
+)
+# These resize their unreduced result to a scalar, on every device, and resizing frees nothing.
+LOSSES = frozenset(
+    {aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy}
 )
 
 
@@ -38,7 +45,8 @@ class Measurement:
     Attributes:
         workspace: bytes held at the peak beyond inputs and outputs.
         seconds: median time of three runs, or None where it was not timed.
-        out_bytes: bytes of each new storage among the outputs, in order; empty if estimated.
+        out_bytes: bytes of each new storage among the outputs, in order; empty where they are
+            taken to be as traced.
         estimated: the op was not run; ``workspace`` is 0, or for a convolution the bytes of its
             inputs and outputs, as for one reordered copy of each.
     """
@@ -90,6 +98,30 @@ def estimate(nodes: Iterable[Node]) -> dict[str, Measurement]:
     return {signature(n): _estimate(n) for n in nodes if not is_free(n)}
 
 
+def excess(nodes: Iterable[Node], found: Mapping[str, Measurement]) -> dict[int, int]:
+    """Bytes by which storages that ops return exceed the traced ones.
+
+    ``mse_loss`` with a mean, for one, returns a scalar in the storage of what it was taken over.
+
+    Args:
+        nodes: of an ATen graph with fake values.
+        found: measurements by signature, as from :func:`measure` or :func:`estimate`.
+
+    Returns:
+        Bytes by the key of a fake tensor's storage, for those that are larger than traced.
+    """
+    more = {}
+    for node in nodes:
+        seen = found.get(signature(node)) if "val" in node.meta else None
+        made = {storage_key(t): storage_bytes(t) for t in tensors_in(node.meta.get("val"))}
+        if seen is None or len(seen.out_bytes) != len(made):
+            continue
+        for (key, traced), real in zip(made.items(), seen.out_bytes, strict=True):
+            if real > traced:
+                more[key] = real - traced
+    return more
+
+
 def timings(found: Mapping[str, Measurement]) -> dict[str, float]:
     """Seconds by signature of what was timed, as ``fxremat.cost.CostModel`` takes them."""
     return {key: m.seconds for key, m in found.items() if m.seconds is not None}
@@ -127,11 +159,22 @@ def _runnable(node: Node, device: torch.device) -> bool:
 
 
 def _estimate(node: Node) -> Measurement:
-    target = node.target
-    if getattr(target, "overloadpacket", None) not in CONVOLUTIONS:
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet in LOSSES:
+        return Measurement(0, out_bytes=_loss_bytes(node), estimated=True)
+    if packet not in CONVOLUTIONS:
         return Measurement(0, estimated=True)
     tensors = [*tensors_read(node), *tensors_in(node.meta.get("val"))]
     return Measurement(sum(storage_bytes(t) for t in tensors), estimated=True)
+
+
+def _loss_bytes(node: Node) -> tuple[int, ...]:
+    """What a loss returns: without a reduction as traced, else a storage of the unreduced size."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dim() > 0:
+        return ()
+    shape = torch.broadcast_shapes(*(t.shape for t in tensors_read(node)))
+    return (max(math.prod(hint(s) for s in shape), 1) * value.element_size(),)
 
 
 # ---------------------------------------------------------------------------------------- cache

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import logging
 import subprocess
 import sys
@@ -45,6 +46,18 @@ class Chain(nn.Module):
         return x
 
 
+class Judged(nn.Module):
+    """A chain and a loss, whose scalar lives to the end in a storage of the unreduced size."""
+
+    def __init__(self, loss: Callable[..., torch.Tensor], reduction: str) -> None:
+        super().__init__()
+        self.chain, self.loss, self.reduction = Chain(), loss, reduction
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.chain(x)
+        return self.loss(y.sigmoid(), torch.ones_like(y), reduction=self.reduction)
+
+
 class Broken(nn.Module):
     """Two graphs, with a break between them."""
 
@@ -85,6 +98,10 @@ MODELS: dict[str, Callable[[], Step]] = {
     ),
     "conv": conv,
     "dropout": dropout,
+    "mse": lambda: (Judged(F.mse_loss, "mean"), torch.randn(1024, 64)),
+    "smooth_l1": lambda: (Judged(F.smooth_l1_loss, "sum"), torch.randn(1024, 64)),
+    "soft_margin": lambda: (Judged(F.soft_margin_loss, "mean"), torch.randn(1024, 64)),
+    "bce": lambda: (Judged(F.binary_cross_entropy, "sum"), torch.randn(1024, 64)),
 }
 BUDGETS = [0.7, 0.5, "min"]
 
@@ -224,6 +241,11 @@ def test_each_graph_has_its_plan() -> None:
     ours = make(0.7)
     assert_same(step(model, torch.compile(model, backend=ours), x), step(model, model, x))
     assert len(ours.plans) == 2
+
+
+def test_a_copy_is_the_backend_itself() -> None:
+    ours = make(0.5)
+    assert copy.deepcopy({"backend": ours}) == {"backend": ours}  # as wrappers of compile do
 
 
 def test_inference_has_no_plan() -> None:

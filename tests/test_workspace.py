@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.profiler import ProfilerActivity
 
 from fxremat import trials, workspace
-from fxremat.fakes import signature
-from fxremat.workspace import Measurement, measure, timings
+from fxremat.fakes import signature, storage_bytes
+from fxremat.workspace import Measurement, estimate, excess, measure, timings
+from passes.private import storage_key
 
 aten = torch.ops.aten
 
@@ -89,6 +91,34 @@ def test_ops_are_told_apart() -> None:
     assert sizes[aten.cos.default] == Measurement(0, None, (2_400,))
     assert sizes[aten.var_mean.correction].out_bytes == (800, 800)
     assert len(sizes) == 4
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(
+    "loss", [F.mse_loss, F.smooth_l1_loss, F.soft_margin_loss, F.binary_cross_entropy]
+)
+def test_losses_return_storages_larger_than_traced(
+    loss: Callable[..., torch.Tensor], reduction: str
+) -> None:
+    x, y = torch.rand(30, 20), torch.ones(30, 20)
+    graph = traced(lambda x, y: loss(x, y, reduction=reduction), x, y)
+    real = loss(x, y, reduction=reduction).untyped_storage().nbytes()
+    assert real == 4 * 600
+    nodes = [n for n in graph.nodes if n.op == "call_function"]
+    want = 0 if reduction == "none" else 4 * 600 - 4
+    for found in (measure(nodes, "cpu"), estimate(nodes)):  # here, and for a device that is not
+        assert sum(excess(nodes, found).values()) == want
+
+
+def test_the_second_of_several_results_may_be_larger_too() -> None:
+    x = torch.rand(10, 3), torch.zeros(6, dtype=torch.long), torch.tensor([0, 2])
+    graph = traced(lambda w, i, o: aten._embedding_bag.default(w, i, o, False, 1), *x)
+    op = only(graph, aten._embedding_bag)
+    real = [t.untyped_storage().nbytes() for t in aten._embedding_bag.default(*x, False, 1)]
+    more = excess(graph.nodes, measure(graph.nodes, "cpu"))
+    fake = [storage_bytes(t, 1, more.get(storage_key(t), 0)) for t in op.meta["val"]]
+    assert fake == real
+    assert more
 
 
 def test_inside_a_fake_mode_it_still_runs_for_real() -> None:
