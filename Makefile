@@ -52,6 +52,8 @@ examples: $(STAMP)
 	$(BIN)/python examples/quickstart.py
 	$(BIN)/python examples/accumulate.py --memory 12MiB --target 32 --depth 4 --width 64
 	$(BIN)/python examples/train_gpt.py --steps 5 --layers 2 --width 64 --heads 4 --length 64
+	$(BIN)/torchrun --standalone --nproc-per-node 2 examples/distributed.py --steps 3
+	$(BIN)/torchrun --standalone --nproc-per-node 2 examples/distributed.py --steps 3 --mode fsdp
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ from .errors import (
     GraphError,
     InfeasibleError,
     OptionError,
+    RankError,
     RematError,
     RewriteError,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "InfeasibleError",
     "OptionError",
     "Plan",
+    "RankError",
     "RematError",
     "RewriteError",
     "advise",

@@ -20,11 +20,13 @@ from torch import fx
 from passes import private
 
 from .errors import OptionError
-from .inductor import Attempt
+from .inductor import Attempt, trains
 from .ledger import Ledger
 from .options import Options
+from .peers import Alone, Peers
 from .planning import Texts, plan_joint
 from .plans import Plan, summary
+from .ranks import meet
 
 __all__ = ["Backend", "backend", "entry_point"]
 
@@ -65,17 +67,20 @@ class Backend:
 
         Raises:
             OptionError: if ``torch.compile`` was given a mode or options beside the backend.
+            RankError: if other processes of the group compile other graphs.
         """
         _refuse(rest)
+        peers = self._meet(module, example_inputs)
         inner = self.options.inner
         if inner == "inductor":
-            return self._with_inductor(module, example_inputs)
+            return self._with_inductor(module, example_inputs, peers)
         compiler = private.run_op_by_op if inner == "eager" else _boxed(inner)
 
         made: list[Plan] = []
 
         def partition(joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Halves:
-            planned = plan_joint(joint, num_fwd_outputs, self.options, held=self._ledger.held())
+            held = self._ledger.held()
+            planned = plan_joint(joint, num_fwd_outputs, self.options, held=held, peers=peers)
             made.append(planned.plan)
             self._take(planned.plan, planned.texts)
             return planned.split.forward, planned.split.backward
@@ -83,15 +88,21 @@ class Backend:
         run = private.compile_with_aot(module, example_inputs, compiler, partition)
         return self._ledger.watch(run, made[-1] if made else None)
 
+    def _meet(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Peers:
+        if self.options.ranks == "own" or not trains(example_inputs):
+            return Alone()
+        return meet(module, example_inputs, self.options)
+
     def _with_inductor(
-        self, module: fx.GraphModule, example_inputs: Sequence[Any]
+        self, module: fx.GraphModule, example_inputs: Sequence[Any], peers: Peers
     ) -> Callable[..., Any]:
         """Compile, and plan again with a margin where the compiled code would break the budget."""
-        attempt = Attempt(self.options, self._ledger.held())
+        attempt = Attempt(self.options, self._ledger.held(), peers)
         while not attempt.compile(module, example_inputs):
             log.info(
                 "compiled code needs %d bytes more than planned; planning again", attempt.excess
             )
+        peers.finish(attempt.plan)
         if attempt.plan is not None:
             texts = None if attempt.planned is None else attempt.planned.texts
             self._take(attempt.plan, texts)

@@ -8,6 +8,7 @@
     ├── GraphError       a graph the pass cannot take
     ├── CostError        an op whose cost cannot be told
     ├── InfeasibleError  rules that leave no cut: a value neither saved nor recomputed
+    ├── RankError        processes that train one model and don't compile the same graphs
     └── RewriteError     a plan that does not fit the graph it is applied to
 
 An error raised while ``torch.compile`` runs a backend reaches the caller as
@@ -24,6 +25,7 @@ __all__ = [
     "GraphError",
     "InfeasibleError",
     "OptionError",
+    "RankError",
     "RematError",
     "RewriteError",
 ]
@@ -49,6 +51,10 @@ class BudgetError(RematError, ValueError):
 
 class CostError(RematError):
     """The cost of an op cannot be told, for instance for a tensor without a storage."""
+
+
+class RankError(RematError):
+    """Ranks do not compile the same graph, or one did not come to compile it at all."""
 
 
 class InfeasibleError(RematError):

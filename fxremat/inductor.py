@@ -23,6 +23,7 @@ from .budget import format_bytes
 from .errors import BudgetError
 from .fakes import signature
 from .options import Options
+from .peers import Alone, Peers
 from .pins import marks_in
 from .planning import Planned, plan_joint
 from .plans import Plan
@@ -30,7 +31,7 @@ from .prepared import external_workspaces
 from .problem import Kind
 from .records import Record, key_of
 
-__all__ = ["Attempt"]
+__all__ = ["Attempt", "trains"]
 
 ATTEMPTS = 4
 
@@ -41,13 +42,14 @@ class Attempt:
     Args:
         options: the backend's.
         held: bytes that other graphs of the step hold meanwhile.
+        peers: the other processes that compile this graph.
 
     Attributes:
         compiled: what Inductor made of it last.
         excess: bytes by which the last compiled code was above the budget.
     """
 
-    def __init__(self, options: Options, held: int = 0) -> None:
+    def __init__(self, options: Options, held: int = 0, peers: Peers | None = None) -> None:
         from passes.inductor import Compiled
 
         self.options = options
@@ -59,6 +61,7 @@ class Attempt:
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
         self._held = held
+        self._peers = peers or Alone()
         self._key: str | None = None
         self._training = True
         self._known: Record | None = None
@@ -93,6 +96,7 @@ class Attempt:
             return True
         self._margin += self.excess
         if self._tries < ATTEMPTS:
+            self._peers.again()
             return False
         message = (
             f"no plan found that Inductor compiles to within {limit} bytes "
@@ -119,7 +123,7 @@ class Attempt:
                 self._see,
                 f"{self._key} {self._margin}" if caches else None,
             )
-            if self.planned is None and not _trains(example_inputs):
+            if self.planned is None and not trains(example_inputs):
                 self._training = False
                 return True
             if self.compiled.both:
@@ -133,9 +137,10 @@ class Attempt:
     def _of_record(self) -> bool:
         """Whether the code that a cache gave back is that of the record's plan."""
         known = self._known
-        return known is not None and (
-            self.planned is None or self.planned.plan.schedule == known.plan.schedule
-        )
+        if known is None:
+            return False
+        same = self.planned is None or self.planned.plan.schedule == known.plan.schedule
+        return same and self._peers.confirms(known.plan)
 
     def _keep(self) -> None:
         if self._key is not None and self.planned is not None:
@@ -187,6 +192,7 @@ class Attempt:
             self._margin,
             self._marks,
             self._held,
+            self._peers,
         )
         self._workspaces.update(self.planned.workspaces)
         return self.planned.split.forward, self.planned.split.backward
@@ -198,7 +204,7 @@ class Attempt:
         return self._workspaces.get(signature(node), 0) if "val" in node.meta else 0
 
 
-def _trains(inputs: Sequence[Any]) -> bool:
+def trains(inputs: Sequence[Any]) -> bool:
     """Whether a step with these inputs may have a backward."""
     grads = (isinstance(i, torch.Tensor) and i.requires_grad for i in inputs)
     return torch.is_grad_enabled() and any(grads)

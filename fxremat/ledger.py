@@ -13,7 +13,7 @@ import functools
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from passes.private import (
+    FakeTensor,
     StorageWeakRef,
     backward_has_run,
     is_compiled_backward,
@@ -39,10 +40,16 @@ DEPTH = 4  # views between an output and its graph's node of autograd
 
 @dataclass(frozen=True)
 class _Call:
-    """One call of a compiled graph: its node of autograd, and the storages it has made."""
+    """One call of a compiled graph: its node of autograd, and the storages it has made.
+
+    DDP splits a graph into several and compiles them all before it runs any; in between it calls
+    each with fake tensors. Then ``fake`` is set, and what that call holds counts until graphs run
+    for real.
+    """
 
     node: weakref.ref[Any]
     made: Mapping[int, tuple[StorageWeakRef, int]]
+    fake: bool = False
 
     def alive(self) -> dict[int, int]:
         """Bytes of each storage that is alive, by its key; none once the backward has run."""
@@ -87,7 +94,9 @@ class Ledger:
         @functools.wraps(run)
         def watched(*args: Any) -> Any:
             before = {storage_key(a) for a in args if _has_storage(a)}
-            self._warn(plan)
+            if not _fake(args):
+                self._forget_fakes()
+                self._warn(plan)
             outputs = run(*args)
             self._note(outputs, before)
             return outputs
@@ -105,7 +114,11 @@ class Ledger:
             if _has_storage(t) and storage_key(t) not in before
         }
         with self._lock:
-            self._calls.append(_Call(weakref.ref(node), made))
+            self._calls.append(_Call(weakref.ref(node), made, _fake(tensors)))
+
+    def _forget_fakes(self) -> None:
+        with self._lock:
+            self._calls = [call for call in self._calls if not call.fake]
 
     def _warn(self, plan: Plan) -> None:
         held = self.held()
@@ -130,6 +143,10 @@ def _node(output: torch.Tensor) -> Any:
                 return node
         nodes = [n for node in nodes if node is not None for n, _ in node.next_functions]
     return None
+
+
+def _fake(values: Iterable[Any]) -> bool:
+    return any(isinstance(value, FakeTensor) for value in values)
 
 
 def _has_storage(value: Any) -> bool:

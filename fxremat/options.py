@@ -17,12 +17,13 @@ from fxremat.plans import Plan
 from fxremat.profiles import DeviceProfile
 from fxremat.strategies import NAMES
 
-__all__ = ["Cost", "Infeasible", "Inner", "Options", "Solver"]
+__all__ = ["Cost", "Infeasible", "Inner", "Options", "Ranks", "Solver"]
 
 Inner = Literal["inductor", "eager"] | Callable[..., Any]
 Cost = Literal["roofline", "measured"] | Callable[..., Any]
 Infeasible = Literal["raise", "closest"]
 Solver = Literal["peak", "exact"]
+Ranks = Literal["same", "own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,9 @@ class Options:
             ``"every"`` (every ``k`` blocks), ``"sqrt"``, ``"selective"``, see
             :mod:`fxremat.strategies`; or ``"auto"``, the knee of the frontier.
         k: blocks in one stretch, for ``strategy="every"``.
+        ranks: where several processes train a model (``torch.distributed``): ``"same"``, all ranks
+            take the plan that rank 0 makes, and graphs that differ are an error; or ``"own"``, each
+            rank plans for itself, as for the stages of a pipeline.
         dump: a folder in which each graph that is compiled leaves its plan, report and drawings.
     """
 
@@ -74,6 +78,7 @@ class Options:
     plan: tuple[Plan, ...] | None = None
     strategy: str | None = None
     k: int = 1
+    ranks: Ranks = "same"
     dump: str | None = None
 
     @classmethod
@@ -177,6 +182,10 @@ def _read_solver(name: str, value: object) -> object:
     return _choice(name, value, ("peak", "exact"))
 
 
+def _read_ranks(name: str, value: object) -> object:
+    return _choice(name, value, ("same", "own"))
+
+
 def _read_policy(name: str, value: object) -> object:
     if value is None or callable(value):
         return value
@@ -273,5 +282,6 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "plan": _read_plan,
     "strategy": _read_strategy,
     "k": _read_k,
+    "ranks": _read_ranks,
     "dump": _read_dump,
 }

@@ -19,6 +19,7 @@ from passes.verify import verify
 
 from .choosing import decide
 from .options import Options
+from .peers import Alone, Peers
 from .plans import Plan
 from .prepared import Workspaces, prepare
 from .problem import Problem
@@ -62,6 +63,7 @@ def plan_joint(
     margin: int = 0,
     marks: Mapping[str, str] | None = None,
     held: int = 0,
+    peers: Peers | None = None,
 ) -> Planned:
     """Plan a joint graph and split it.
 
@@ -74,16 +76,18 @@ def plan_joint(
         margin: bytes to stay below the budget, for what the inner compiler adds.
         held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
         marks: what the user's marks in the model say, by node; read from the graph by default.
+        peers: the other processes that plan this graph; none by default.
 
     Raises:
         BudgetError: if no plan meets the budget and the options don't take the closest.
+        RankError: if the process that plans for the others does not come to a plan.
         GraphError: for a graph that the pass cannot take.
         CostError: for an op whose cost cannot be told.
         InfeasibleError: if the rules leave a value that may be neither saved nor recomputed.
     """
     ready = prepare(module, num_fwd_outputs, options, workspaces, marks)
     with ready.clock.stage("solver"):
-        plan = decide(ready, margin, held)
+        plan = (peers or Alone()).agree(ready, lambda: decide(ready, margin, held), held)
     with ready.clock.stage("split"):
         halves = split(ready.joint, plan.schedule, plan.forward)
         verify(ready.joint, halves)

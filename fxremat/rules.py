@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from passes.effects import COLLECTIVE, draws, happens_once, is_custom, keeps_input
+from passes.effects import communicates, draws, happens_once, is_custom, keeps_input
 from passes.joint import JointGraph, Role, Side, mutated_arguments
 from passes.private import HigherOrderOperator, OpOverload
 from passes.rerun import rerun_reads
@@ -54,8 +54,7 @@ def _mutates(joint: JointGraph, node: fx.Node) -> bool:
 
 
 def _collective(joint: JointGraph, node: fx.Node) -> bool:
-    namespace = getattr(node.target, "namespace", "")
-    return namespace in COLLECTIVE
+    return communicates(node)
 
 
 def _reads_written(joint: JointGraph, node: fx.Node) -> bool:

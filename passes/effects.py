@@ -7,7 +7,15 @@ from torch import fx
 
 from .private import OpOverload, impure, run_with_rng_state
 
-__all__ = ["COLLECTIVE", "draws", "generator", "happens_once", "is_custom", "keeps_input"]
+__all__ = [
+    "COLLECTIVE",
+    "communicates",
+    "draws",
+    "generator",
+    "happens_once",
+    "is_custom",
+    "keeps_input",
+]
 
 COLLECTIVE = frozenset(  # namespaces of ops that communicate
     {"_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "c10d"}
@@ -46,15 +54,22 @@ def _given(node: fx.Node, name: str, default: object) -> object:
     return node.kwargs.get(name, default)
 
 
+def communicates(node: fx.Node) -> bool:
+    """Whether a call is a collective: all ranks must make it, in the same order as others."""
+    return getattr(node.target, "namespace", "") in COLLECTIVE
+
+
 def is_custom(node: fx.Node) -> bool:
     """Whether a call is of an op that is not torch's own."""
     return isinstance(node.target, OpOverload) and node.target.namespace not in OWN
 
 
 def happens_once(node: fx.Node) -> bool:
-    """Whether a call draws, writes to an argument or has another effect beyond its result."""
+    """Whether a call draws, communicates, writes to an argument or has another such effect."""
     if node.op != "call_function" or node.target is run_with_rng_state:
         return False
+    if communicates(node):
+        return True
     target = node.target
     tagged = isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
     return draws(node) if tagged else impure(node)

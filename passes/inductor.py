@@ -50,6 +50,7 @@ from torch._inductor.memory import (
     topological_sort_dfs,
     topological_sort_lpmf,
 )
+from torch._inductor.utils import contains_collective
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
@@ -280,17 +281,21 @@ def _nbytes(graph: Any, node: Any) -> int:
 
 
 def _orders(nodes: list[Any], scheduler: Any, freeable: Any, outputs: Any) -> list[list[Any]]:
-    """Candidate orders, all of them legal."""
+    """Candidate orders, all of them legal; none moves a collective past another."""
     place = {node.name: index for index, node in enumerate(V.graph.graph.nodes)}
     spans = {node: _span(node, place) for node in nodes}
-    return [
-        nodes,
+    found = [
         _by_key(nodes, {n: s[0] for n, s in spans.items()}),
         _by_key(nodes, {n: s[1] for n, s in spans.items()}),
         topological_sort_lpmf(nodes, freeable, scheduler.name_to_buf, outputs),
         topological_sort_bfs(nodes),
         topological_sort_dfs(nodes),
     ]
+    return [nodes, *(order for order in found if _collectives(order) == _collectives(nodes))]
+
+
+def _collectives(nodes: list[Any]) -> list[Any]:
+    return [node for node in nodes if contains_collective(node)]
 
 
 def _span(node: Any, place: dict[str, int]) -> tuple[int, int]:

@@ -27,7 +27,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from .effects import is_custom, keeps_input
+from .effects import communicates, is_custom, keeps_input
 from .errors import GraphError
 from .private import OpOverload, impure, storage_key
 
@@ -295,7 +295,7 @@ def _sides(
     for node in graph.nodes:
         tag = node.meta.get("partitioner_tag")
         late = late or (node.op == "call_function" and tag == "is_backward")
-        sly = node.op == "call_function" and (impure(node) or is_custom(node))
+        sly = node.op == "call_function" and (_acts(node) or is_custom(node))
         mine = late and tag in (None, "is_backward") and sly
         backward = mine or _from_backward(node, sides, roles)
         sides[node.name] = Side.BACKWARD if backward else Side.EITHER
@@ -315,7 +315,7 @@ def _sides(
     roots = [n for n in _flat_outputs(graph)[:num_fwd_outputs] if isinstance(n, fx.Node)]
     sides.update(dict.fromkeys(early, Side.EARLY))
     for node in graph.nodes:
-        once = node.op == "call_function" and (impure(node) or reads_old(node))
+        once = node.op == "call_function" and (_acts(node) or reads_old(node))
         if sides[node.name] is Side.EITHER and (node.op == "placeholder" or once):
             roots.append(node)
     while roots:
@@ -324,6 +324,11 @@ def _sides(
             sides[node.name] = Side.FORWARD
             roots.extend(node.all_input_nodes)
     return sides
+
+
+def _acts(node: fx.Node) -> bool:
+    """Whether a call must keep its place among others: a draw, a write, an effect, a collective."""
+    return impure(node) or communicates(node)
 
 
 def _from_backward(node: fx.Node, sides: dict[str, Side], roles: dict[str, Role]) -> bool:
@@ -337,6 +342,6 @@ def _from_backward(node: fx.Node, sides: dict[str, Side], roles: dict[str, Role]
         return True
     if tag == "must_be_in_forward":
         return False
-    if tag == "is_backward" and node.op == "call_function" and impure(node):
+    if tag == "is_backward" and node.op == "call_function" and _acts(node):
         return True
     return any(sides[a.name] is Side.BACKWARD for a in node.all_input_nodes)

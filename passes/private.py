@@ -18,15 +18,18 @@ from torch import fx
 from torch._C import DispatchKey
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
+from torch._functorch._aot_autograd.graph_compile import is_opaque_node
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
+from torch._guards import CompileContext
 from torch._library.utils import is_impure
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._prims.rng_prims import run_with_rng_state
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.multiprocessing.reductions import StorageWeakRef
 
 __all__ = [
+    "FakeTensor",
     "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
@@ -38,6 +41,8 @@ __all__ = [
     "graph_module",
     "impure",
     "is_compiled_backward",
+    "is_opaque",
+    "is_recompile",
     "run_op_by_op",
     "run_with_rng_state",
     "saved_tensors_are_packed",
@@ -62,6 +67,7 @@ def extract_modules(
     joint: fx.GraphModule,
     saved: Sequence[fx.Node],
     saved_sizes: Sequence[fx.Node],
+    saved_objects: Sequence[fx.Node],
     num_fwd_outputs: int,
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """Cut a joint graph at the saved nodes, in the order of arguments that AOTAutograd expects.
@@ -71,7 +77,11 @@ def extract_modules(
     version check last, opaque objects, backward seeds and state), so it is used as it is.
     """
     forward, backward = _extract_fwd_bwd_modules(
-        joint, list(saved), list(saved_sizes), num_fwd_outputs=num_fwd_outputs
+        joint,
+        list(saved),
+        list(saved_sizes),
+        list(saved_objects),
+        num_fwd_outputs=num_fwd_outputs,
     )
     return forward, backward
 
@@ -98,6 +108,17 @@ def backward_has_run(node: Any) -> bool:
 def saved_tensors_are_packed() -> bool:
     """Whether ``torch.autograd.graph.saved_tensors_hooks`` are in force."""
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
+def is_opaque(node: fx.Node) -> bool:
+    """Whether a node holds an object of torch's that is no tensor, such as a device mesh."""
+    return bool(is_opaque_node(node))
+
+
+def is_recompile() -> bool:
+    """Whether torch now compiles code that it has compiled before, for other inputs."""
+    now = CompileContext.current_compile_id()
+    return now is not None and bool(now.frame_compile_id)
 
 
 def run_op_by_op(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -27,7 +27,7 @@ from torch.utils import _pytree as pytree
 
 from .errors import RewriteError
 from .joint import JointGraph, Role, Side, leaves
-from .private import extract_modules, graph_module
+from .private import extract_modules, graph_module, is_opaque
 from .rerun import Form, rerun_form
 
 __all__ = ["Split", "replay_schedule", "split"]
@@ -78,6 +78,7 @@ class _Replay:
     seen: dict[str, int] = field(default_factory=dict)
     saved: dict[str, fx.Node] = field(default_factory=dict)
     sizes: dict[str, fx.Node] = field(default_factory=dict)
+    objects: dict[str, fx.Node] = field(default_factory=dict)
     recomputed: dict[str, str] = field(default_factory=dict)
 
     def cut(self) -> Split:
@@ -88,6 +89,7 @@ class _Replay:
             module,
             tuple(self.saved.values()),
             tuple(self.sizes.values()),
+            tuple(self.objects.values()),
             self.joint.num_fwd_outputs,
         )
         # What no op of the backward reads in the end, the extraction leaves out.
@@ -178,6 +180,8 @@ class _Replay:
         mine = self.joint.sides[node.name] is not Side.BACKWARD and node.op == "placeholder"
         if mine and self.joint.roles[node.name] is Role.INPUT:
             self.saved[node.name] = new
+        elif mine and is_opaque(node):
+            self.objects[node.name] = new  # the mesh of a DTensor, part of its gradient
         return new
 
     def _save(self, name: str) -> fx.Node:

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from .effects import happens_once
 from .joint import JointGraph, Role, Side, mutated_arguments
+from .private import is_opaque
 from .split import Split
 
 __all__ = ["verify"]
@@ -81,16 +82,18 @@ def _compare(half: str, got: Sequence[Any], want: Sequence[Any]) -> None:
 
 
 def _check_hand_over(joint: JointGraph, split: Split, handed: list[fx.Node]) -> None:
-    """The backward takes sizes, then tensors, then the tangents; the forward gives sizes last."""
+    """The backward takes sizes, tensors, objects, tangents; the forward gives sizes last."""
     for name, count in Counter(n.name for n in handed).items():
         if count > 1:
             raise AssertionError(f"{name}: handed to the backward {count} times")
     sizes = [n for n in handed if _is_size(n)]
-    tensors = [n for n in handed if not _is_size(n)]
-    if handed != [*tensors, *sizes]:
-        raise AssertionError(f"{sizes[0].name}: a size is handed on before a tensor")
+    objects = [n for n in handed if is_opaque(n)]
+    tensors = [n for n in handed if not _is_size(n) and not is_opaque(n)]
+    if handed != [*tensors, *objects, *sizes]:
+        first = (objects or sizes)[0].name
+        raise AssertionError(f"{first}: an object or a size is handed on before a tensor")
     own = [n for n in joint.nodes if n.op == "placeholder" and not _of_forward(joint, n.name)]
-    given = [*sizes, *tensors, *own]
+    given = [*sizes, *tensors, *objects, *own]
     taken = split.backward.graph.find_nodes(op="placeholder")
     for name, other in _differing([n.name for n in taken], [n.name for n in given]):
         raise AssertionError(f"{name}: the backward's input, where {other} is handed to it")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 import fxremat
@@ -41,20 +42,29 @@ def blocks(path: Path) -> list[Block]:
     ]
 
 
+class Part(nn.Module):
+    """A residual block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = x + self.mlp(x)
+        return made
+
+
 class Model(nn.Module):
     """Blocks with what the documents name."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(
-            nn.ModuleDict({"mlp": nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32))})
-            for _ in range(6)
-        )
+        self.blocks = nn.ModuleList(Part() for _ in range(6))
         self.head = nn.Linear(32, 8)
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
-            x = x + block.get_submodule("mlp")(x)
+            x = block(x)
         made: Tensor = self.head(x).square().mean()
         return made
 
@@ -74,14 +84,34 @@ def names() -> dict[str, Any]:
     }
 
 
+@pytest.fixture
+def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process group of one rank, for the document about several."""
+    if request.node.callspec.params["path"].name != "processes.md":
+        yield
+        return
+    monkeypatch.setattr("torch._dynamo.config.optimize_ddp", True)  # put back afterwards
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
 WITH_PYTHON = [p for p in FILES if any(b.language == "python" for b in blocks(p))]
 
 
 def test_the_blocks_are_found() -> None:
     found = {path.name for path in WITH_PYTHON}
-    assert found >= {"README.md", "extending.md", "how-it-works.md", "troubleshooting.md"}
+    assert found >= {
+        "README.md",
+        "extending.md",
+        "how-it-works.md",
+        "processes.md",
+        "troubleshooting.md",
+    }
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.usefixtures("group")
 @pytest.mark.parametrize("path", WITH_PYTHON, ids=lambda p: p.name)
 def test_python_blocks_run(
     path: Path, names: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,399 @@
+"""Programs for two processes, for :mod:`tests.test_ranks`.
+
+    torchrun --standalone --nproc-per-node 2 tests/rank_programs.py NAME FOLDER
+
+Each rank leaves what it found as ``FOLDER/RANK.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.nn.functional import gelu
+from torch.nn.parallel import DistributedDataParallel
+
+import fxremat
+from fxremat import planning
+from fxremat.choosing import decide
+from fxremat.measure import peak_bytes
+from fxremat.plans import Plan
+from fxremat.prepared import Prepared
+
+Found = dict[str, Any]
+WIDTH, ROWS, DEPTH = 32, 512, 4
+SOON = timedelta(seconds=4)
+
+
+class Mix(nn.Module):
+    """One residual layer."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x + self.down(gelu(self.up(self.norm(x))))
+        return y
+
+
+class Block(nn.Module):
+    """Three layers. (Dynamo would compile those of a sharded ``nn.Sequential`` one by one.)"""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Mix(width) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Net(nn.Module):
+    """Blocks of three layers each, and a loss."""
+
+    def __init__(self, depth: int = DEPTH, width: int = WIDTH) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x.square().mean()
+
+
+def net(**sizes: int) -> Net:
+    """The same model on all ranks, in float64."""
+    torch.manual_seed(0)
+    return Net(**sizes).double()
+
+
+def batches(count: int, rows: int = ROWS, width: int = WIDTH) -> list[Tensor]:
+    """Other data on each rank."""
+    made = torch.Generator().manual_seed(dist.get_rank())
+    return [torch.randn(rows, width, generator=made, dtype=torch.float64) for _ in range(count)]
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor that is shared out."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def train(
+    model: nn.Module, run: Callable[[Tensor], Tensor], data: Sequence[Tensor]
+) -> list[Tensor]:
+    """Losses, then gradients and parameters, after a few steps."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for x in data:
+        optimizer.zero_grad()
+        loss = run(x)
+        loss.backward()
+        optimizer.step()
+        losses.append(whole(loss.detach()))
+    grads = [whole(p.grad) for p in model.parameters() if p.grad is not None]
+    return [*losses, *grads, *(whole(p.detach()) for p in model.parameters())]
+
+
+def differ(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """The largest difference."""
+    return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True))
+
+
+def peak(run: Callable[[Tensor], Tensor], model: nn.Module, x: Tensor) -> int:
+    """Measured peak of a step."""
+
+    def step() -> None:
+        run(x).backward()
+
+    model.zero_grad()
+    return peak_bytes(step)
+
+
+def told(plans: Sequence[Plan]) -> list[Found]:
+    """What tests ask of plans."""
+    return [
+        {
+            "graph": p.graph,
+            "budget": p.budget,
+            "predicted": p.predicted_peak,
+            "baseline": p.baseline_peak,
+            "held": p.held,
+            "saved": p.saved_bytes,
+            "recomputed": list(p.recomputed),
+            "schedule": list(p.schedule),
+        }
+        for p in plans
+    ]
+
+
+def failure(run: Callable[[], object]) -> Found:
+    """The error that a call ends with, and the seconds until then."""
+    start = time.perf_counter()
+    try:
+        run()
+    except Exception as error:
+        cause = getattr(error, "inner_exception", error)
+        return {
+            "error": type(cause).__name__,
+            "message": str(cause),
+            "seconds": time.perf_counter() - start,
+        }
+    return {"error": "", "message": "", "seconds": time.perf_counter() - start}
+
+
+def with_ddp(
+    budget: object, inner: str, buckets: bool, inside: bool = False, measure: bool = True
+) -> Found:
+    """DDP: one graph, or one for each bucket; compiled from outside, or before it is wrapped."""
+    width = 96 if buckets else WIDTH  # DDP's first bucket takes 1 MiB
+    data = batches(3, width=width)
+
+    def wrap(model: Any) -> DistributedDataParallel:
+        return DistributedDataParallel(model, bucket_cap_mb=1)
+
+    model = wrap(net(width=width))
+    expected = train(model, model, data)
+    backend = fxremat.backend(budget, inner=inner)
+    with torch._dynamo.config.patch(optimize_ddp=buckets):
+        if inside:
+            model = wrap(torch.compile(net(width=width), backend=backend))
+            run: Any = model
+        else:
+            model = wrap(net(width=width))
+            run = torch.compile(model, backend=backend)
+        found = train(model, run, data)
+        measured = peak(run, model, data[0]) if measure else None
+    return {"differ": differ(found, expected), "plans": told(backend.plans), "measured": measured}
+
+
+def ddp() -> Found:
+    """One graph at half of its peak."""
+    return with_ddp(0.5, "eager", buckets=False)
+
+
+def ddp_inside() -> Found:
+    """The same, compiled before it is wrapped."""
+    return with_ddp(0.5, "eager", buckets=False, inside=True)
+
+
+def ddp_buckets() -> Found:
+    """Several graphs, with a budget for all of them."""
+    return with_ddp("46MiB", "eager", buckets=True)
+
+
+def with_fsdp(budget: object, inner: str, by_block: bool) -> Found:
+    """FSDP2: blocks compiled, or the model as a whole, which breaks at the hooks of the blocks."""
+    data = batches(3)
+    backend = fxremat.backend(budget, inner=inner)
+
+    def make(compiled: bool) -> tuple[nn.Module, Any]:
+        model: Any = net()
+        for block in model.blocks:
+            if compiled and by_block:
+                block.compile(backend=backend)
+            fully_shard(block)
+        fully_shard(model)
+        outside = compiled and not by_block
+        return model, torch.compile(model, backend=backend) if outside else model
+
+    expected = train(*make(False), data)
+    model, run = make(True)
+    found = train(model, run, data)
+    measured = peak(run, model, data[0])
+    return {"differ": differ(found, expected), "plans": told(backend.plans), "measured": measured}
+
+
+def fsdp() -> Found:
+    """Blocks compiled one by one."""
+    return with_fsdp(0.7, "eager", by_block=True)
+
+
+def fsdp_whole() -> Found:
+    """The model compiled as a whole."""
+    return with_fsdp(0.7, "eager", by_block=False)
+
+
+def inductor() -> Found:
+    """Inductor: rank 0 alone has compiled the graph before, then both have."""
+    found: Found = {}
+    for name in ("cold", "cache of rank 0", "warm"):
+        if name == "cache of rank 0" and dist.get_rank():
+            os.environ["XDG_CACHE_HOME"] += "-emptied"
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] += "-emptied"
+        torch.compiler.reset()
+        found[name] = with_ddp(0.6, "inductor", buckets=False, measure=name == "cold")
+    return found
+
+
+def tensor_parallel() -> Found:
+    """Linear layers shared out over the ranks: collectives stand in the graphs."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    data = batches(3)
+    for x in data:
+        dist.broadcast(x, 0)
+
+    def make() -> Any:
+        shares = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+        model: Any = net()
+        for block in model.blocks:
+            for mix in block.layers:
+                parallelize_module(mix, mesh, shares)
+        return model
+
+    model = make()
+    expected = train(model, model, data)
+    model, seen = make(), Seen()
+    backend = fxremat.backend(0.5, inner=seen)
+    run = torch.compile(model, backend=backend, fullgraph=True)
+    found = train(model, run, data)
+    return {
+        "differ": differ(found, expected),
+        "plans": told(backend.plans),
+        "measured": peak(run, model, data[0]),
+        "collectives": seen.collectives,
+    }
+
+
+class Seen:
+    """An inner compiler that runs op by op and notes the collectives of each graph."""
+
+    def __init__(self) -> None:
+        self.collectives: list[list[str]] = []
+
+    def __call__(self, module: Any, inputs: Sequence[Any]) -> Any:
+        from passes.effects import communicates
+        from passes.private import run_op_by_op
+
+        self.collectives.append([n.name for n in module.graph.nodes if communicates(n)])
+        return run_op_by_op(module, inputs)
+
+
+def step(budget: object = 0.5, rows: int = ROWS, **options: Any) -> tuple[Any, Callable[..., Any]]:
+    """A backend, and a step with it on a batch of some rows."""
+    torch.compiler.reset()  # or it would be a recompilation
+    backend = fxremat.backend(budget, inner="eager", **options)
+    run = torch.compile(net(depth=2), backend=backend, dynamic=False)
+
+    def once(count: int = rows) -> None:
+        run(batches(1, count)[0]).backward()
+
+    return backend, once
+
+
+def odd_decide(ready: Prepared, margin: int = 0, held: int = 0) -> Plan:
+    """Plans that are another rank's own: each rank aims at a share of its own."""
+    share = 0.5 + 0.2 * dist.get_rank()
+    options = replace(ready.options, budget=fxremat.budget.Budget(fraction=share))
+    return decide(replace(ready, options=options), margin, held)
+
+
+def failing_decide(ready: Prepared, margin: int = 0, held: int = 0) -> Plan:
+    """Rank 0 cannot plan."""
+    if dist.get_rank():
+        return decide(ready, margin, held)
+    raise fxremat.BudgetError("no plan found", asked=1, least=2)
+
+
+def agreement() -> Found:
+    """All that ranks can say to each other, one after the other."""
+    world: Any = dist.group.WORLD
+    rank, store = dist.get_rank(), world.get_group_store()
+    long = store.timeout
+    found: Found = {}
+
+    backend, once = step()
+    with mock.patch.object(planning, "decide", odd_decide):
+        once()
+    found["same"] = told(backend.plans)
+
+    backend, once = step(ranks="own")
+    with mock.patch.object(planning, "decide", odd_decide):
+        once()
+    found["own"] = told(backend.plans)
+
+    backend, once = step()
+    once(ROWS + 64 * rank)
+    found["sizes"] = told(backend.plans)
+    begin = time.perf_counter()
+    if rank:  # a batch of another size comes to one rank alone
+        once(ROWS // 2)
+    found["alone"] = {"seconds": time.perf_counter() - begin, "plans": len(backend.plans)}
+
+    backend, once = step()
+    once()
+    with mock.patch.object(planning, "decide", odd_decide):
+        once(ROWS // 2)  # a recompilation on all ranks
+    found["again"] = told(backend.plans)
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU() if rank else nn.GELU())
+    unlike = torch.compile(model, backend=fxremat.backend(None, inner="eager"))
+    found["unlike"] = failure(lambda: unlike(torch.ones(4, 8)))
+
+    _, once = step(0.5 + 0.1 * rank)
+    found["options"] = failure(once)
+
+    _, once = step()
+    with mock.patch.object(planning, "decide", failing_decide):
+        found["fails"] = failure(once)
+
+    store.set_timeout(SOON)
+    _, once = step()
+    if rank == 0:  # rank 1 does not come
+        found["missing"] = failure(once)
+    store.set_timeout(long)
+    dist.barrier()
+    return found
+
+
+PROGRAMS: dict[str, Callable[[], Found]] = {
+    "ddp": ddp,
+    "ddp_inside": ddp_inside,
+    "ddp_buckets": ddp_buckets,
+    "fsdp": fsdp,
+    "fsdp_whole": fsdp_whole,
+    "inductor": inductor,
+    "tensor_parallel": tensor_parallel,
+    "agreement": agreement,
+}
+
+
+def main(name: str, folder: str) -> None:
+    """Run a program on this rank, with caches of its own."""
+    for variable in ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR"):
+        os.environ[variable] = str(Path(folder, f"{variable}-{os.environ['RANK']}"))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = PROGRAMS[name]()
+    found["warnings"] = [str(w.message) for w in said if "fxremat" in w.filename]
+    Path(folder, f"{dist.get_rank()}.json").write_text(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,46 @@
+"""Whether two processes compile the same graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from fxremat.likeness import likeness
+
+
+def captured(size: int, slope: float, other: bool = False) -> fx.GraphModule:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    y = graph.call_function(torch.nn.functional.leaky_relu, (x, slope))
+    act = torch.sigmoid if other else torch.tanh
+    graph.output((graph.call_function(act, (graph.call_function(torch.add, (x, y)),)),))
+    return fx.GraphModule({}, graph)
+
+
+def test_likeness_tells_ops_from_sizes() -> None:
+    one, two = torch.ones(4), torch.ones(5)
+    base = likeness(captured(4, 0.1), [one])
+    assert likeness(captured(4, 0.1), [one]) == base
+    for module, x in ((captured(4, 0.1), two), (captured(4, 0.2), one)):
+        other = likeness(module, [x])
+        assert other.alike == base.alike
+        assert other.equal != base.equal
+    assert likeness(captured(4, 0.1, other=True), [one]).alike != base.alike
+
+
+@pytest.mark.parametrize(("group", "same"), [("1", True), ("sum", False)])
+def test_likeness_is_blind_to_the_names_of_process_groups(group: str, same: bool) -> None:
+    def call(*args: Any, gelu: bool = False) -> fx.GraphModule:
+        graph = fx.Graph()
+        x = graph.placeholder("x")
+        reduce = torch.ops._c10d_functional.all_reduce
+        function = torch.nn.functional.gelu if gelu else reduce
+        graph.output((graph.call_function(function, (x, *args)),))
+        return fx.GraphModule({}, graph)
+
+    gelu = not same
+    made = [likeness(call(name, gelu=gelu), [torch.ones(2)]) for name in ("0", group)]
+    assert (made[0].equal == made[1].equal) is same
