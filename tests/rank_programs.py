@@ -204,10 +204,10 @@ def ddp_buckets() -> Found:
     return with_ddp("46MiB", "eager", buckets=True)
 
 
-def with_fsdp(budget: object, inner: str, by_block: bool) -> Found:
+def with_fsdp(budget: object, by_block: bool, **options: Any) -> Found:
     """FSDP2: blocks compiled, or the model as a whole, which breaks at the hooks of the blocks."""
     data = batches(3)
-    backend = fxremat.backend(budget, inner=inner)
+    backend = fxremat.backend(budget, inner="eager", **options)
 
     def make(compiled: bool) -> tuple[nn.Module, Any]:
         model: Any = net()
@@ -227,13 +227,13 @@ def with_fsdp(budget: object, inner: str, by_block: bool) -> Found:
 
 
 def fsdp() -> Found:
-    """Blocks compiled one by one."""
-    return with_fsdp(0.7, "eager", by_block=True)
+    """Blocks compiled one by one, with a limit on what each keeps for its backward."""
+    return with_fsdp(None, by_block=True, regions={"*": 0.3})
 
 
 def fsdp_whole() -> Found:
     """The model compiled as a whole."""
-    return with_fsdp(0.7, "eager", by_block=False)
+    return with_fsdp(0.7, by_block=False)
 
 
 def inductor() -> Found:
@@ -248,33 +248,44 @@ def inductor() -> Found:
     return found
 
 
-def tensor_parallel() -> Found:
-    """Linear layers shared out over the ranks: collectives stand in the graphs."""
+def shared_out() -> Any:
+    """The model with its linear layers shared out over the ranks."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    shares = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+    model: Any = net()
+    for block in model.blocks:
+        for mix in block.layers:
+            parallelize_module(mix, mesh, shares)
+    return model
+
+
+def with_tensor_parallel(inner: Any) -> Found:
+    """Tensor parallelism: collectives stand in the graphs."""
     data = batches(3)
     for x in data:
         dist.broadcast(x, 0)
-
-    def make() -> Any:
-        shares = {"up": ColwiseParallel(), "down": RowwiseParallel()}
-        model: Any = net()
-        for block in model.blocks:
-            for mix in block.layers:
-                parallelize_module(mix, mesh, shares)
-        return model
-
-    model = make()
+    model = shared_out()
     expected = train(model, model, data)
-    model, seen = make(), Seen()
-    backend = fxremat.backend(0.5, inner=seen)
+    model = shared_out()
+    backend = fxremat.backend(0.5, inner=inner)
     run = torch.compile(model, backend=backend, fullgraph=True)
     found = train(model, run, data)
     return {
         "differ": differ(found, expected),
         "plans": told(backend.plans),
         "measured": peak(run, model, data[0]),
-        "collectives": seen.collectives,
     }
+
+
+def tensor_parallel() -> Found:
+    """Run op by op."""
+    seen = Seen()
+    return {**with_tensor_parallel(seen), "collectives": seen.collectives}
+
+
+def tensor_parallel_inductor() -> Found:
+    """Run by Inductor, which orders what it generates."""
+    return with_tensor_parallel("inductor")
 
 
 class Seen:
@@ -376,6 +387,7 @@ PROGRAMS: dict[str, Callable[[], Found]] = {
     "fsdp_whole": fsdp_whole,
     "inductor": inductor,
     "tensor_parallel": tensor_parallel,
+    "tensor_parallel_inductor": tensor_parallel_inductor,
     "agreement": agreement,
 }
 
