@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
+import fxremat
 from fxremat.budget import format_bytes
 from fxremat.explain import Explainer
 from fxremat.frontiers import Frontier
@@ -98,6 +102,35 @@ def test_the_stack_is_as_high_as_the_peak(opened: Open) -> None:
     size = float(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20}[unit]
     highest = (zero - min(tops)) / (zero - y) * size
     assert highest == pytest.approx(half().predicted_peak, rel=0.01)
+
+
+def test_what_is_live_changes_between_ops_only(opened: Open) -> None:
+    """Outlines are flat while an op runs; a slope would be narrower than a pixel."""
+
+    class Uneven(nn.Module):
+        """Short ops that hold much, each right before a long one that holds little."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(65536, 4096) for _ in range(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            total = x.new_zeros(())
+            for layer in self.layers:
+                total = total + x[:32].repeat(4, 1).sum() + layer(x).sum()
+            return total
+
+    with torch.device("meta"):
+        model, x = Uneven(), torch.empty(1024, 65536)
+    page = opened(fxremat.plan(model, x, device="h100", inner="eager"))
+    outlines = page.execute_script(
+        "return [...document.querySelectorAll('#before, #memory-svg polygon.area')].map("
+        "a => a.getAttribute('points').split(' ').map(p => p.split(',').map(Number)))"
+    )
+    for points in outlines:
+        edges = list(itertools.pairwise(points))
+        assert all(abs(b[0] - a[0]) <= 1.2 for a, b in edges if a[1] != b[1])
+        assert any(abs(b[0] - a[0]) > 10 for a, b in edges if a[1] == b[1])
 
 
 def test_hovering_and_keys_tell_what_is_live(opened: Open) -> None:

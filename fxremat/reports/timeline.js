@@ -55,14 +55,18 @@ const timeline = (() => {
     return found;
   }
 
-  // At most one point for each pixel: the one where most is live.
+  // Ops a pixel wide and wider; of the narrower ones at most one a pixel, where most is live.
   function sampled(where, sizes, width, scale) {
-    const best = new Map();
+    const best = new Map(), wide = [];
     sizes.forEach((size, p) => {
-      const x = Math.floor(scale(where[p])), old = best.get(x);
-      if (old === undefined || size > sizes[old]) best.set(x, p);
+      const begin = scale(where[p]), x = Math.floor(begin);
+      if (scale(where[p + 1]) - begin >= 1) {
+        wide.push(p);
+      } else if (!best.has(x) || size > sizes[best.get(x)]) {
+        best.set(x, p);
+      }
     });
-    return [...best.entries()].sort((a, b) => a[0] - b[0]).map(([, p]) => p);
+    return [...wide, ...best.values()].sort((a, b) => a - b);
   }
 
   function render() {
