@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
@@ -228,6 +229,33 @@ def _verdict(node: fx.Node, policy: Policy | None) -> tuple[str | None, str]:
             if any(fnmatchcase(name, pattern) for name in names(node)):
                 return said, f"the policy says {said!r} for {pattern!r}"
     return _CHECKPOINT.get(cast("Any", node.meta.get("recompute"))), "a checkpoint policy"
+
+
+def warn_of_unmatched(
+    joint: JointGraph,
+    option: str,
+    patterns: Iterable[str],
+    named: Callable[[fx.Node], Iterable[str]],
+) -> None:
+    """Warn of patterns that match nothing in a graph, as a misspelt one does.
+
+    Args:
+        joint: the joint graph.
+        option: whose patterns they are.
+        patterns: the patterns.
+        named: what they are held against for an op of the forward: :func:`names`, or
+            :func:`module_paths`.
+    """
+    forward = (n for n in joint.nodes if joint.sides[n.name] is not Side.BACKWARD)
+    known = {name for n in forward if joint.roles[n.name] is Role.OP for name in named(n)}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            near = get_close_matches(pattern, sorted(known - {""}), 3, 0.5)
+            hint = f"; names like it are {', '.join(near)}" if near else ""
+            warnings.warn(
+                f"{option}: the pattern {pattern!r} matches nothing in this graph{hint}",
+                stacklevel=2,
+            )
 
 
 def names(node: fx.Node) -> tuple[str, ...]:

@@ -252,10 +252,10 @@ class Plan:
 
     def __str__(self) -> str:
         """The plan for a reader: prediction, bound, what is saved and recomputed."""
-        limit = "no limit" if self.budget is None else format_bytes(self.budget)
+        limit = "" if self.budget is None else f", budget {format_bytes(self.budget)}"
         top = sorted(self.saved, key=lambda v: -v.nbytes)[:8]
         lines = [
-            f"peak        {format_bytes(self.predicted_peak)} predicted, budget {limit}",
+            f"peak        {format_bytes(self.predicted_peak)} predicted{limit}",
             f"baseline    {format_bytes(self.baseline_peak)} without recomputing",
             f"floor       {format_bytes(self.floor)}, no plan goes below",
             f"time        {self.overhead:+.1%} of a step of {self.step_seconds * 1e3:.1f} ms, "
@@ -285,10 +285,10 @@ class Plan:
 
 def summary(plan: Plan) -> str:
     """What was decided, in one line."""
-    limit = "none" if plan.budget is None else format_bytes(plan.budget)
+    limit = "" if plan.budget is None else f" (budget {format_bytes(plan.budget)})"
     return (
-        f"peak {format_bytes(plan.predicted_peak)} of {format_bytes(plan.baseline_peak)} "
-        f"(budget {limit}), {plan.overhead:+.1%} time "
+        f"peak {format_bytes(plan.predicted_peak)} of {format_bytes(plan.baseline_peak)}"
+        f"{limit}, {plan.overhead:+.1%} time "
         f"(at most {plan.gap:.1%} above the best), {len(plan.saved)} values saved, "
         f"{len(plan.recomputed)} runs recomputed, planned in {sum(plan.timings.values()):.2f} s"
     )

@@ -26,7 +26,7 @@ from .fakes import GUESS, signature, unbounded
 from .formulate import Sizing, formulate
 from .options import Options
 from .origins import origins_of
-from .pins import marks_in, pins_of
+from .pins import marks_in, module_paths, names, pins_of, warn_of_unmatched
 from .planner import Planner
 from .regions import regions_of, within
 from .workspace import Measurement
@@ -119,6 +119,9 @@ def prepare(
         problem = within(problem, regions_of(joint, options.regions))
         detail = Detail(problem, origins_of(joint), profile.name, _name(options), pins.weights)
     _warn_of_guesses(joint)
+    if isinstance(options.policy, tuple):
+        warn_of_unmatched(joint, "policy", [p for p, _ in options.policy], names)
+    warn_of_unmatched(joint, "regions", [p for p, _ in options.regions], module_paths)
     held = {key: m.workspace for key, m in seen.items()}
     return Prepared(joint, detail, held, options, clock)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -327,3 +328,14 @@ def test_marks_within_a_branch_are_warned_of() -> None:
 
     with pytest.warns(UserWarning, match="not heeded within the branches"):
         run(program)
+
+
+def test_patterns_that_match_nothing_are_warned_of() -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run(layers, policy={"aten.tanh": "save", "aten.tahn": "save"}, regions={"aten.exp": 0.5})
+    texts = [str(w.message) for w in said if "matches nothing" in str(w.message)]
+    assert len(texts) == 2
+    assert texts[0].startswith("policy: the pattern 'aten.tahn' matches nothing in this graph")
+    assert "aten.tanh" in texts[0]
+    assert texts[1].startswith("regions: the pattern 'aten.exp'")  # these go by modules alone
