@@ -25,6 +25,20 @@ if TYPE_CHECKING:  # they read plans
 __all__ = ["Plan", "SavedValue", "summary"]
 
 FORMAT = 4
+LISTS = ("forward", "schedule", "recomputed")  # of names of ops
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {  # of fields as JSON has them
+    "graph": ((str,), "a hash"),
+    "budget": ((int, type(None)), "a number of bytes or null"),
+    "complete": ((bool,), "true or false"),
+    **dict.fromkeys(
+        ("predicted_peak", "baseline_peak", "floor", "recompute_flops", "held"),
+        ((int,), "a whole number"),
+    ),
+    **dict.fromkeys(
+        ("recompute_seconds", "lower_bound_seconds", "step_seconds"), ((int, float), "a number")
+    ),
+    **dict.fromkeys((*LISTS, "saved"), ((list, tuple), "a list")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +158,15 @@ class Plan:
             raise ValueError(f"not a plan: fields missing or unknown: {odd}")
         if given["detail"] is not None:
             given["detail"] = Detail.from_data(given["detail"])
-        given["saved"] = tuple(SavedValue(**v) for v in given["saved"])
-        for name in ("forward", "schedule", "recomputed"):
-            given[name] = tuple(given[name])
+        for name, (kinds, what) in KINDS.items():
+            if type(given[name]) not in kinds:
+                raise ValueError(f"not a plan: {name} is {given[name]!r}, not {what}")
+        try:
+            given["saved"] = tuple(SavedValue(**v) for v in given["saved"])
+        except TypeError as error:
+            raise ValueError(f"not a plan: saved is {given['saved']!r}: {error}") from error
+        for name in LISTS:
+            given[name] = tuple(map(str, given[name]))
         return cls(**given)
 
     def to_json(self) -> str:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -102,3 +103,19 @@ def test_two_processes_make_the_same_plan() -> None:
     plan = Plan.from_json(runs[0].stdout)
     assert plan.recomputed
     assert plan.to_json() == runs[0].stdout.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("predicted_peak", "12", "predicted_peak is '12', not a whole number"),
+        ("step_seconds", None, "step_seconds is None, not a number"),
+        ("budget", 1.5, "budget is 1.5, not a number of bytes or null"),
+        ("schedule", "mm", "schedule is 'mm', not a list"),
+        ("saved", [{"name": "mm"}], "saved is .*nbytes"),
+        ("complete", 1, "complete is 1, not true or false"),
+    ],
+)
+def test_fields_of_another_type_are_refused_when_read(field: str, value: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Plan.from_data({**PLAN.to_data(), field: value})
