@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -27,19 +28,31 @@ KEPT = {
 
 
 class Checkpointed(nn.Module):
-    """A module whose activations are recomputed, all or all but the results of ``KEPT``."""
+    """Modules run one after the other whose activations are recomputed.
 
-    def __init__(self, inner: nn.Module, selective: bool) -> None:
+    Attributes:
+        members: the modules; all get the same further arguments.
+        selective: whether the results of ``KEPT`` are saved nonetheless.
+    """
+
+    def __init__(self, members: list[nn.Module], selective: bool) -> None:
         super().__init__()
-        self.inner = inner
+        self.members = nn.ModuleList(members)
         self.selective = selective
+        if hasattr(members[0], "attention_type"):  # read by the loops of transformers
+            self.attention_type = members[0].attention_type
 
-    def forward(self, *args: Any) -> Any:
-        """What the inner module gives."""
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the modules give."""
         if not self.selective:
-            return checkpoint(self.inner, *args, use_reentrant=False)
+            return checkpoint(self._run, *args, use_reentrant=False, **kwargs)
         contexts = partial(create_selective_checkpoint_contexts, _policy)
-        return checkpoint(self.inner, *args, use_reentrant=False, context_fn=contexts)
+        return checkpoint(self._run, *args, use_reentrant=False, context_fn=contexts, **kwargs)
+
+    def _run(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        for member in self.members:
+            x = member(x, *args, **kwargs)
+        return x
 
 
 def _policy(_: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
@@ -49,38 +62,57 @@ def _policy(_: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
 def checkpointed(module: nn.Module, k: int = 1, selective: bool = False) -> bool:
     """Checkpoint every ``k`` blocks of a module, in place; False if that cannot be done.
 
-    Blocks are the members of the list of modules that holds most parameters. Several together can
-    only be checkpointed in an ``nn.Sequential``, since only there it is known what runs in between.
+    Blocks are members of the list of modules that holds most parameters: those of the type that
+    holds most of them. Several together are run one after the other, which is what most lists are
+    for; where a model does something else with its list, it fails when it is run.
     """
     name, found = _blocks(module)
-    if found is None or (k > 1 and not isinstance(found, nn.Sequential)):
+    if found is None or (k > 1 and k >= _count(found)):
         return False
-    members = list(found)
-    if k == 1:
-        for index, member in enumerate(members):
-            found[index] = Checkpointed(member, selective)
-        return True
-    groups = [members[i : i + k] for i in range(0, len(members), k)]
-    parts = (Checkpointed(nn.Sequential(*group), selective) for group in groups)
+    kind = _kind(found)
+    parts: list[nn.Module] = []
+    for chosen, run in groupby(found, lambda member: type(member) is kind):
+        members = list(run)
+        if not chosen:
+            parts += members
+            continue
+        groups = (members[i : i + k] for i in range(0, len(members), k))
+        parts += (Checkpointed(group, selective) for group in groups)
     parent, _, last = name.rpartition(".")
-    setattr(module.get_submodule(parent), last, nn.Sequential(*parts))
-    return len(groups) > 1
-
-
-def _blocks(module: nn.Module) -> tuple[str, nn.ModuleList | nn.Sequential | None]:
-    lists = [
-        (name, m)
-        for name, m in module.named_modules()
-        if isinstance(m, (nn.ModuleList, nn.Sequential)) and len(m) > 1
-    ]
-    size: Callable[[nn.Module], int] = lambda m: sum(p.numel() for p in m.parameters())  # noqa: E731
-    alike = [(n, m) for n, m in lists if len({type(b) for b in m}) == 1] or lists
-    return max(alike, key=lambda pair: (size(pair[1]), len(pair[1])), default=("", None))
+    made = nn.Sequential(*parts) if isinstance(found, nn.Sequential) else nn.ModuleList(parts)
+    setattr(module.get_submodule(parent), last, made)
+    return True
 
 
 def every(module: nn.Module) -> list[int]:
-    """For which numbers of blocks a module can be checkpointed."""
+    """For which numbers of blocks a module is checkpointed in comparisons."""
     _, found = _blocks(module)
     if found is None:
         return []
-    return [k for k in (1, 2, 4) if k == 1 or (isinstance(found, nn.Sequential) and k < len(found))]
+    many = _count(found)
+    return [k for k in sorted({1, 2, 4, round(many**0.5)}) if k == 1 or 2 * k <= many]
+
+
+def _size(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+def _kind(found: nn.ModuleList | nn.Sequential) -> type[nn.Module]:
+    sizes: Counter[type[nn.Module]] = Counter()
+    for member in found:
+        sizes[type(member)] += _size(member)
+    return sizes.most_common(1)[0][0]
+
+
+def _count(found: nn.ModuleList | nn.Sequential) -> int:
+    kind = _kind(found)
+    return sum(type(member) is kind for member in found)
+
+
+def _blocks(module: nn.Module) -> tuple[str, nn.ModuleList | nn.Sequential | None]:
+    lists = (
+        (name, m)
+        for name, m in module.named_modules()
+        if isinstance(m, (nn.ModuleList, nn.Sequential)) and len(m) > 1 and _count(m) > 1
+    )
+    return max(lists, key=lambda pair: (_size(pair[1]), len(pair[1])), default=("", None))

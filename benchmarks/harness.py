@@ -18,10 +18,12 @@ from fxremat.tables import print_table
 from fxremat.targets import import_file
 
 __all__ = [
+    "HERE",
     "MIB",
     "add_graph_options",
     "build",
     "causes",
+    "cell",
     "chosen",
     "load_zoo",
     "named",
@@ -49,7 +51,9 @@ def parser(text: str | None) -> argparse.ArgumentParser:
     made.add_argument(
         "--zoo", type=Path, default=HERE / "zoo.py", help="Python file with a MODELS dict"
     )
-    made.add_argument("--models", help="names, separated by commas (default: all that fit)")
+    made.add_argument(
+        "--models", "--families", help="names, separated by commas (default: all that fit)"
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     return made
 
@@ -153,10 +157,11 @@ def ran_case(args: argparse.Namespace, run: Callable[[dict[str, Any]], Row]) -> 
 
 def show(rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Print rows as a table; the first column to the left, the others to the right."""
-    print_table(columns, [[_cell(row.get(c)) for c in columns] for row in rows])
+    print_table(columns, [[cell(row.get(c)) for c in columns] for row in rows])
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as tables show it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
