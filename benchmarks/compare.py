@@ -1,175 +1,171 @@
-"""Peak and time against what people use today, and what fxremat takes at each of their peaks.
+"""Peak and time of ten families against what people use today, and fxremat at each of their peaks.
 
-    python -m benchmarks.compare
-    python -m benchmarks.compare --models gpt,resnet --inner eager --picture compare.png
+    python -m benchmarks.compare --inner eager
+    python -m benchmarks.compare --inner inductor
+    python -m benchmarks.compare --inner eager --families gpt,resnet --pairs 3 --out FOLDER
 
-For each model and inner compiler, each of these is run in a process of its own:
+Every variant (see ``benchmarks/variants.py``) runs in a process of its own: its step's peak from
+the allocator's events, its gradients beside eager's, and its time over a reference in interleaved
+pairs. The reference is uncompiled eager, or with Inductor the compiled step without recomputing.
+Then fxremat is given the measured peaks of the others as budgets.
 
-    eager           uncompiled
-    torch B         torch's own partitioner with activation_memory_budget=B
-    every K         torch.utils.checkpoint around every K blocks, uncompiled
-    selective       the same for each block, with products and convolutions saved
-    fxremat B       a budget B of the baseline peak
+    peak         bytes above what exists when the step starts, in MiB, measured
+    of plain     the same over the reference's peak
+    time         step time over the reference's, median of the pairs
+    predicted    of fxremat's plan, in MiB
+    ours         the least time of fxremat's runs whose measured peak is not above that row's
+    kept         whether the measured peak is within the budget
+    gradients    largest difference from eager's, over the largest gradient (Inductor's own code
+                 differs from eager too; up to twice that of the compiled step is taken as right)
 
-    peak      bytes above what exists when the step starts, in MiB, measured
-    time      step time over uncompiled eager, median of interleaved pairs
-    ours      the time of fxremat with that row's peak as its budget; "-" if no plan meets it
-    loss      whether the loss is eager's to 1e-4
-
-The exit code is 1 if a budget of fxremat was broken or one of its losses is off.
+Results go to ``compare-INNER.json`` and ``.png`` in the folder after each family, and a family that
+is there is not run again (--again does so). No family begins after --minutes; a second run goes on
+from there. The exit code is 1 if a budget was broken, gradients are off or a run of fxremat failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch._functorch import config as functorch_config
+from benchmarks import byhand, harness, pictures, ten, variants
+from benchmarks.harness import HERE, MIB
+from benchmarks.results import FOLDER, Results
 
-import fxremat
-from benchmarks import byhand, harness
-from benchmarks.harness import MIB
-from fxremat import measure
-from fxremat.errors import BudgetError
+__all__ = ["COLUMNS", "SAVING", "best", "broken", "budgets", "main", "shown"]
 
-__all__ = ["main", "run_case"]
-
-TORCH = ("1.0", "0.7", "0.5", "0.3", "0.1", "0.0")
-OURS = ("1.0", "0.7", "0.5", "0.4", "0.3", "min")
-COLUMNS = ("model", "inner", "run", "peak", "of eager", "time", "ours", "kept", "loss")
-CLOSE = 1e-4
-
-
-def run_case(case: dict[str, Any]) -> dict[str, Any]:
-    """Measure one run in this process, which must not have profiled memory before."""
-    module, args = harness.build(Path(case["zoo"]), case["model"])
-    eager = harness.step_of(module, module, args)
-    wanted = float(eager())
-    changed, run, limit = _run_of(case, module)
-    if run is None:
-        return {"status": "not possible"}
-    step = harness.step_of(changed, run, args)
-    try:
-        loss = float(step())
-    except Exception as error:
-        if any(isinstance(e, BudgetError) for e in harness.causes(error)):
-            return {"status": "infeasible"}
-        raise
-    changed.zero_grad(set_to_none=True)
-    module.zero_grad(set_to_none=True)
-    peak = measure.peak_bytes(step)
-    allowed = limit()
-    return {
-        "status": "done",
-        "peak": peak,
-        "time": measure.time_ratio(step, eager, case["pairs"]) if case["pairs"] else None,
-        "kept": None if allowed is None else peak <= allowed,
-        "loss": abs(loss - wanted) <= CLOSE * max(1.0, abs(wanted)),
-    }
-
-
-Run = Callable[..., Tensor] | None
-
-
-def _run_of(case: dict[str, Any], module: nn.Module) -> tuple[nn.Module, Run, Callable[[], Any]]:
-    """The module, what runs its step, and the limit on the peak, known once it has run."""
-    kind, _, amount = case["run"].partition(" ")
-    if kind in ("every", "selective"):
-        copy, _ = harness.build(Path(case["zoo"]), case["model"])
-        done = byhand.checkpointed(copy, int(amount or 1), kind == "selective")
-        return copy, copy if done else None, lambda: None
-    if kind == "torch":
-        return module, _torch(module, float(amount), case["inner"]), lambda: None
-    if kind == "fxremat":
-        backend = fxremat.backend(amount, inner=case["inner"])
-        run: Run = torch.compile(module, backend=backend)
-        return module, run, lambda: backend.plans[0].budget
-    return module, module, lambda: None
-
-
-def _torch(module: nn.Module, budget: float, inner: str) -> Run:
-    functorch_config.activation_memory_budget = budget
-    backend = "inductor" if inner == "inductor" else "aot_eager_decomp_partition"
-    compiled: Run = torch.compile(module, backend=backend)
-    return compiled
+PLAIN = {"eager": "eager", "inductor": "compiled"}
+TORCH = {"eager": ("0.7", "0.5", "0.3", "0.0"), "inductor": ("0.5",)}
+OURS = {"eager": ("0.5", "min"), "inductor": ()}
+APART = {"eager": 0.03, "inductor": 0.2}  # peaks nearer than that share a run of fxremat
+SAVING = 0.97  # of the plain peak; what is above it saves nothing to speak of
+CLOSE = 2e-2  # gradients: a deep net with batch norm amplifies rounding
+COLUMNS = (
+    *("model", "inner", "run", "peak", "of plain", "time", "predicted", "ours", "kept"),
+    "gradients",
+)
+DEFAULT = HERE / "ten.py"
+Row = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     args = _parser().parse_args(argv)
-    if harness.ran_case(args, run_case):
-        return 0
-    rows: list[dict[str, Any]] = []
-    for inner in args.inner.split(","):
-        for model in harness.chosen(args, ["chain", "gpt", "gpt_fused", "resnet", "unet"]):
-            rows += _compared(args, model, inner)
-            harness.write(args.json, rows)
-    harness.show([_shown(row) for row in rows], COLUMNS)
-    if args.picture is not None:
-        _draw(rows, args.picture)
-    ours = [r for r in rows if r["run"].startswith("fxremat") and r["status"] == "done"]
-    return int(any(not r["loss"] or r["kept"] is False for r in ours))
+    begin = time.monotonic()
+    settings = {"zoo": args.zoo.name, "inner": args.inner, "pairs": args.pairs}
+    results = Results(args.out / f"compare-{args.inner}.json", settings, args.again)
+    models = harness.chosen(args)
+    for model in models:
+        if model in results.groups:
+            continue
+        if time.monotonic() - begin > 60 * args.minutes:
+            print(f"{args.minutes:g} minutes are over; run again to go on from {model}")
+            break
+        results.record(model, _compared(args, model))
+    rows = [row for model in models for row in results.groups.get(model, [])]
+    for model in models:
+        print()
+        harness.show([shown(row) for row in results.groups.get(model, [])], COLUMNS)
+    pictures.compared(rows, results.path.with_suffix(".png"))
+    harness.write(args.json, rows)
+    return int(any(broken(row) for row in rows))
 
 
-def _compared(args: argparse.Namespace, model: str, inner: str) -> list[dict[str, Any]]:
-    module, _ = harness.build(args.zoo, model)
-    theirs = [f"torch {b}" for b in TORCH] + [f"every {k}" for k in byhand.every(module)]
-    runs = ["eager", *theirs, "selective", *(f"fxremat {b}" for b in OURS)]
-    rows = [_measured(args, model, inner, run) for run in runs]
-    eager = rows[0].get("peak")
-    for row in rows:
+def broken(row: Row) -> bool:
+    """Whether a run of fxremat failed, was above its budget, or has gradients of its own."""
+    if not row["run"].startswith("fxremat") or row["status"] == "infeasible":
+        return False
+    if row["status"] != "done":
+        return True
+    return row["kept"] is False or row["gradients"] > max(CLOSE, 2 * row["plain gradients"])
+
+
+def budgets(rows: Sequence[Row], apart: float) -> list[int]:
+    """Peaks of others that fxremat is given, largest first; those near each other as the least."""
+    plain = max((r["peak"] for r in rows if r["run"] in PLAIN.values()), default=0)
+    peaks = [r["peak"] for r in rows if r["status"] == "done" and r["peak"] < SAVING * plain]
+    found: list[int] = []
+    for peak in sorted(peaks):
+        if not found or peak > found[-1] * (1 + apart):
+            found.append(peak)
+    return found[::-1]
+
+
+def best(row: Row, ours: Sequence[Row]) -> float | None:
+    """The least time of runs whose measured peak is not above a row's."""
+    times = [r["time"] for r in ours if r["peak"] <= row["peak"] and r.get("time")]
+    return min(times, default=None)
+
+
+def _compared(args: argparse.Namespace, model: str) -> list[Row]:
+    """All rows of one family."""
+    inner: str = args.inner
+    rows = [_run(args, model, run) for run in _theirs(args, model)]
+    if rows[0]["status"] != "done":
+        return rows[:1]
+    matched = [str(b) for b in budgets(rows, APART[inner])]
+    ours = [_run(args, model, f"fxremat {b}") for b in (*OURS[inner], *matched)]
+    done = [r for r in ours if r["status"] == "done"]
+    for row in done:
+        limit = row.get("limit")
+        row["kept"] = None if limit is None else row["peak"] <= limit
+    plain = rows[0]
+    for row in (*rows, *ours):
         if row["status"] == "done":
-            row["share"] = row["peak"] / eager if eager else None
-            if row["run"].split()[0] not in ("eager", "fxremat"):
-                matched = _measured(args, model, inner, f"fxremat {row['peak']}")
-                row["ours"] = matched.get("time")
-                row["ours kept"] = matched.get("kept")
-    return rows
+            row["share"] = row["peak"] / plain["peak"]
+            row["plain gradients"] = plain["gradients"]
+            row["ours"] = best(row, done) if row not in ours else None
+    return rows + ours
 
 
-def _measured(args: argparse.Namespace, model: str, inner: str, run: str) -> dict[str, Any]:
-    case = {"zoo": str(args.zoo.resolve()), "model": model, "inner": inner, "run": run}
-    found = harness.run_child("benchmarks.compare", {**case, "pairs": args.pairs})
-    print(f"{model} {inner} {run}: {found.get('status')}", file=sys.stderr, flush=True)
-    return {"model": model, "inner": inner, "run": run, **found}
+def _theirs(args: argparse.Namespace, model: str) -> list[str]:
+    """What fxremat is compared with. Compiling takes long, so with Inductor there is less of it."""
+    flag = ["flag"] if model in ten.FLAGGED or args.zoo != DEFAULT else []
+    torch = [f"torch {b}" for b in TORCH[args.inner]]
+    if args.inner == "inductor":
+        return ["compiled", *torch, *(flag or ["every 1"]), "selective"]
+    try:
+        module, _ = harness.build(args.zoo, model)
+    except ImportError:
+        return ["eager"]
+    blocks = [f"every {k}" for k in byhand.every(module)]
+    return ["eager", *torch, *blocks, "selective", *flag]
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _run(args: argparse.Namespace, model: str, run: str) -> Row:
+    begin = time.monotonic()
+    row = variants.measured(args.zoo, model, args.inner, run, args.pairs)
+    took = f"{time.monotonic() - begin:.1f} s"
+    print(f"{model} {args.inner} {run}: {row['status']}, {took}", file=sys.stderr, flush=True)
+    return row
+
+
+def shown(row: Row) -> Row:
+    """A row in the units of its table."""
     if row["status"] != "done":
         return {**row, "peak": row["status"]}
-    return {**row, "peak": row["peak"] / MIB, "of eager": row["share"]}
-
-
-def _draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Peak against time, one panel for each model and inner compiler."""
-    from matplotlib.figure import Figure
-
-    panels = list(dict.fromkeys((r["model"], r["inner"]) for r in rows))
-    figure = Figure(figsize=(5 * min(3, len(panels)), 4 * -(-len(panels) // 3)), layout="tight")
-    for place, (model, inner) in enumerate(panels, 1):
-        axes = figure.add_subplot(-(-len(panels) // 3), min(3, len(panels)), place)
-        done = [r for r in rows if (r["model"], r["inner"]) == (model, inner) and r.get("time")]
-        for kind, mark in (("eager", "k*"), ("torch", "rs-"), ("every", "mD"), ("selective", "g^"),
-                           ("fxremat", "bo-")):  # fmt: skip
-            points = [(r["peak"] / MIB, r["time"]) for r in done if r["run"].split()[0] == kind]
-            if points:
-                axes.plot(*zip(*sorted(points), strict=True), mark, label=kind, markersize=5)
-        axes.set(title=f"{model}, {inner}", xlabel="measured peak, MiB", ylabel="time over eager")
-        axes.legend(fontsize=8)
-    figure.savefig(path)
+    predicted = row.get("predicted")
+    return {
+        **row,
+        "peak": row["peak"] / MIB,
+        "of plain": row.get("share"),
+        "predicted": None if predicted is None else predicted / MIB,
+        "gradients": f"{row['gradients']:.0e}" if row["gradients"] else "equal",
+    }
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = harness.parser(__doc__)
-    parser.add_argument("--inner", default="eager,inductor", help="separated by commas")
+    parser.set_defaults(zoo=DEFAULT)
+    parser.add_argument("--inner", choices=tuple(TORCH), default="eager", help="inner compiler")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of timed steps; 0: no times")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help=".png or .svg (matplotlib)")
-    parser.add_argument("--case", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="of the results")
+    parser.add_argument("--again", action="store_true", help="forget earlier results")
+    parser.add_argument("--minutes", type=float, default=14, help="begin no family later than that")
     return parser
 
 
