@@ -2,7 +2,7 @@
 
     python -m benchmarks.gap
     python -m benchmarks.gap --models gpt2,unet3 --fractions 0.8,0.5 --time-limit 60
-    python -m benchmarks.gap --zoo FILE --json FILE
+    python -m benchmarks.gap --zoo FILE --json FILE --picture FILE
     python -m benchmarks.gap --several --models chain6,chain8 --json FILE
 
 Each row of the first table is one limit of one instance. A fresh solver at its defaults answers, as
@@ -38,8 +38,9 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from benchmarks import families, harness, zoo
+from benchmarks import families, harness, pictures, zoo
 from benchmarks.problems import joint_of, problem_of
 from fxremat.problem import Problem
 from fxremat.solvers.exact import Exact, solve_several, solve_single
@@ -179,6 +180,23 @@ def condensed(cells: Sequence[Cell]) -> list[dict[str, object]]:
     return list(rows.values())
 
 
+def draw(cells: Sequence[Cell], path: Path) -> None:
+    """Recompute time of ours beside the proved optimum, a point for each cell that has both."""
+    points = {
+        graph: [
+            (c.optimum, c.ours)
+            for c in cells
+            if c.graph == graph and c.proved
+            if c.optimum is not None and c.ours is not None
+        ]
+        for graph in GRAPHS
+    }
+    series = {graph: found for graph, found in points.items() if found}
+    if series:
+        across, up = "proved optimum, % of a step", "fxremat, % of a step"
+        pictures.points(series, path, across, up)
+
+
 def _short(cell: Cell) -> str:
     if cell.ours is None:
         return "MISSED" if cell.optimum is not None else "none" if cell.proved else "-"
@@ -212,6 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--time-limit", type=float, default=20.0, help="seconds of the exact solver for each cell"
     )
     parser.add_argument("--several", action="store_true", help="let ops run in several stages")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help=".png or .svg (matplotlib)")
     args = parser.parse_args(argv)
     models = INSTANCES if args.zoo is None else harness.load_zoo(args.zoo)
     cells: list[Cell] = []
@@ -230,6 +249,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     short = condensed(cells)
     harness.show(short, list(dict.fromkeys(title for row in short for title in row)))
     print(*("", *summary(cells)), sep="\n")
+    if args.picture is not None:
+        draw(cells, args.picture)
     return int(not all(c.valid for c in cells))
 
 
