@@ -34,6 +34,7 @@ from .records import Record, key_of
 __all__ = ["Attempt", "trains"]
 
 ATTEMPTS = 4
+GROWTH = (0.0, 1 / 64, 1 / 16)  # least growth of the margin after each attempt, of the budget
 
 
 class Attempt:
@@ -94,8 +95,8 @@ class Attempt:
         if self.excess <= 0:
             self._keep()
             return True
-        self._margin += self.excess
         if self._tries < ATTEMPTS:
+            self._margin += max(self.excess, int((limit or 0) * GROWTH[self._tries - 1]))
             self._peers.again()
             return False
         message = (

@@ -1,15 +1,18 @@
 """Inductor as the inner compiler: what its code really holds, and that a budget binds it."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 from torch._inductor.utils import fresh_cache
 
 import fxremat
 from fxremat import records
-from fxremat.inductor import ATTEMPTS
+from fxremat.inductor import ATTEMPTS, Attempt
+from fxremat.options import Options
 from tests.test_backend import BUDGETS, compiled, made, make, measure, step
 
 # Inductor warns of what it does not find on this machine; that is not under test.
@@ -38,6 +41,28 @@ def test_the_replayed_code_tells_the_peak(name: str) -> None:
     for peak, predicted, limit in found.values():
         assert peak - 64 <= predicted <= 1.15 * peak
         assert limit < 0 or peak <= limit
+
+
+def test_the_margin_grows_faster_than_the_excess(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fusion may give back the few bytes by which a plan was made smaller, each time."""
+    plan = SimpleNamespace(plan=SimpleNamespace(budget=6_400), workspaces={})
+
+    def run(self: Attempt, *_: Any) -> bool:
+        self.planned = plan  # type: ignore[assignment]
+        return False
+
+    monkeypatch.setattr("fxremat.inductor.key_of", lambda *_: None)
+    monkeypatch.setattr(Attempt, "_run_inductor", run)
+    monkeypatch.setattr(Attempt, "_peak", lambda self: 6_401)
+    monkeypatch.setattr(Attempt, "_correct", lambda self, peak: None)
+    attempt, margins = Attempt(Options.parse(6_400)), []
+    empty = fx.GraphModule({}, fx.Graph())
+    for _ in range(ATTEMPTS - 1):
+        assert not attempt.compile(empty, [])
+        margins.append(attempt._margin)
+    assert margins == [1, 101, 501]
+    with pytest.raises(fxremat.BudgetError, match="needs 6401 bytes"):
+        attempt.compile(empty, [])
 
 
 def test_code_above_the_budget_is_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
