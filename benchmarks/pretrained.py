@@ -82,7 +82,7 @@ def vit(layers: int = 4, width: int = 256, batch: int = 8, size: int = 64) -> Ca
     """A transformer over patches of images."""
     from transformers import ViTConfig, ViTForImageClassification
 
-    config = ViTConfig(
+    config = ViTConfig(  # type: ignore[call-arg] # num_labels is of its base class
         hidden_size=width,
         intermediate_size=4 * width,
         num_hidden_layers=layers,
