@@ -18,6 +18,7 @@ from torch import fx
 from torch._C import DispatchKey
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
+from torch._dynamo.eval_frame import OptimizedModule
 from torch._functorch._aot_autograd.graph_compile import is_opaque_node
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch._guards import CompileContext
@@ -40,6 +41,7 @@ __all__ = [
     "extract_modules",
     "graph_module",
     "impure",
+    "is_compiled",
     "is_compiled_backward",
     "is_opaque",
     "is_recompile",
@@ -61,6 +63,11 @@ def impure(node: fx.Node) -> bool:
     """Whether torch counts a call as having an effect beyond its result, random draws included."""
     assert not isinstance(node.target, str)  # only call_function nodes are asked about
     return bool(is_impure(node.target, args=node.args, kwargs=node.kwargs, impure_random=True))
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Whether ``torch.compile`` made a module, or ``module.compile()`` changed it."""
+    return isinstance(module, OptimizedModule) or module._compiled_call_impl is not None
 
 
 def extract_modules(

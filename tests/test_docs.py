@@ -105,6 +105,7 @@ def test_the_blocks_are_found() -> None:
         "README.md",
         "extending.md",
         "how-it-works.md",
+        "libraries.md",
         "processes.md",
         "troubleshooting.md",
     }
