@@ -54,6 +54,10 @@ examples: $(STAMP)
 	$(BIN)/python examples/train_gpt.py --steps 5 --layers 2 --width 64 --heads 4 --length 64
 	$(BIN)/torchrun --standalone --nproc-per-node 2 examples/distributed.py --steps 3
 	$(BIN)/torchrun --standalone --nproc-per-node 2 examples/distributed.py --steps 3 --mode fsdp
+	$(BIN)/python examples/huggingface.py --layers 2 --pairs 3
+	$(BIN)/python examples/accelerate_loop.py --layers 2 --pairs 3
+	$(BIN)/python examples/lightning_module.py --depth 4 --pairs 3
+	$(BIN)/python examples/diffusion.py --size 16 --pairs 3
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
