@@ -474,7 +474,7 @@ SMALL = ["--steps=2", "--pairs=0"]
 GPT = ["--layers=2", "--width=32", "--length=16", "--batch=4", *SMALL]
 HUGGINGFACE = [*GPT, "--words=64"]
 UNET = ["--size=8", "--width=8", "--batch=8", *SMALL]
-LIGHTNING = ["--depth=4", "--width=32", "--batch=64", *SMALL]
+LIGHTNING = ["--depth=8", "--width=16", "--batch=256", *SMALL]
 
 
 @pytest.fixture(scope="module")
