@@ -15,14 +15,14 @@ from torch.nn import functional
 
 from benchmarks import pretrained
 from benchmarks.families import recurrence
-from benchmarks.zoo import Attention, Case, WithLoss, gpt, mean_of_squares, resnet
+from benchmarks.zoo import Attention, Case, WithLoss, gpt, linear, mean_of_squares, resnet
 
 __all__ = ["FLAGGED", "MODELS", "layers", "mixer", "moe"]
 
 
 def layers(depth: int = 32, width: int = 256, batch: int = 1024) -> Case:
     """The chain of ``benchmarks.zoo`` with each layer and its activation as one block."""
-    body = [nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(depth)]
+    body = [nn.Sequential(linear(width), nn.Tanh()) for _ in range(depth)]
     return WithLoss(nn.Sequential(*body), mean_of_squares), (torch.randn(batch, width),)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["MODELS", "Case", "chain", "gpt", "main", "resnet", "unet"]
+__all__ = ["MODELS", "Case", "chain", "gpt", "linear", "main", "resnet", "unet"]
 
 Case = tuple[nn.Module, tuple[Tensor, ...]]
 
@@ -41,9 +41,19 @@ def mean_of_squares(output: Tensor, *target: Tensor) -> Tensor:
 # ----------------------------------------------------------------------------------- MLP chain
 
 
+def linear(width: int) -> nn.Linear:
+    """A layer that keeps the size of what passes through many of its kind.
+
+    With PyTorch's default it vanishes, forward and backward, and CPUs are slow at denormal numbers.
+    """
+    layer = nn.Linear(width, width)
+    nn.init.orthogonal_(layer.weight)
+    return layer
+
+
 def chain(depth: int = 32, width: int = 256, batch: int = 4096) -> Case:
     """A uniform chain of layers, the textbook case of checkpointing."""
-    layers = [layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.Tanh())]
+    layers = [layer for _ in range(depth) for layer in (linear(width), nn.Tanh())]
     return WithLoss(nn.Sequential(*layers), mean_of_squares), (torch.randn(batch, width),)
 
 
