@@ -2,7 +2,7 @@
 
 Nodes are those of ATen graphs; their ``meta["val"]`` hold fake tensors. Seconds follow the
 roofline model (Williams, Waterman, Patterson 2009): the larger of arithmetic and traffic time,
-plus the time of a launch.
+plus the time of a launch. Random numbers are a third ceiling, on CPUs the lowest.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any, Literal
 import torch
 from torch.fx import Node
 
+from passes.effects import draws
+
 from . import counts
 from .errors import CostError
-from .fakes import is_view, signature, storage_bytes, tensors_in, tensors_read
+from .fakes import hint, is_view, signature, storage_bytes, tensors_in, tensors_read
 from .profiles import DeviceProfile
 
 __all__ = ["CostModel", "NodeCost", "node_cost", "storage_bytes"]
@@ -119,8 +121,16 @@ def _costed(node: Node, profile: DeviceProfile) -> NodeCost:
         raise CostError(text if text.startswith(node.name) else f"{node.name}: {text}") from error
     count = flops or 0
     busy = max(count / profile.rate(_dtype(node)), moved / profile.bandwidth)
+    if profile.draws is not None and draws(node):
+        busy = max(busy, _drawn(node) / profile.draws)
     known = flops is not None or counts.only_moves(node)
     return NodeCost(count, moved, busy + profile.launch, known)
+
+
+def _drawn(node: Node) -> int:
+    """Random numbers that an op draws: one for each element of its first result."""
+    first = next(tensors_in(node.meta.get("val")), None)
+    return 0 if first is None else math.prod(hint(s) for s in first.shape)
 
 
 def _dtype(node: Node) -> torch.dtype:

@@ -26,7 +26,7 @@ from .fakes import outside_fakes
 
 __all__ = ["NAMED", "DeviceProfile", "measured", "profile"]
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class DeviceProfile:
         launch: seconds that any op takes on top, however small it is.
         rounding: granularity of the allocator in bytes: 1 on CPU, 512 on CUDA.
         memory: bytes of the device's memory, or None where it has no fixed limit.
+        draws: random numbers per second, or None where drawing takes no longer than writing, as on
+            GPUs. CPUs draw one after the other, whatever the number of threads.
 
     Raises:
         ValueError: if a rate or the bandwidth is not positive, or there is no rate at all.
@@ -51,13 +53,16 @@ class DeviceProfile:
     launch: float
     rounding: int = 1
     memory: int | None = None
+    draws: float | None = None
 
     def __post_init__(self) -> None:
         """Check the figures."""
         if not self.rates or min(r for _, r in self.rates) <= 0 or self.bandwidth <= 0:
             raise ValueError(f"profile {self.name!r}: rates and bandwidth must be positive")
-        if self.launch < 0 or self.rounding < 1:
-            raise ValueError(f"profile {self.name!r}: launch must be >= 0, rounding >= 1")
+        if self.launch < 0 or self.rounding < 1 or (self.draws is not None and self.draws <= 0):
+            raise ValueError(
+                f"profile {self.name!r}: launch must be >= 0, rounding >= 1, draws > 0 or None"
+            )
 
     def rate(self, dtype: torch.dtype) -> float:
         """FLOP/s in a dtype; one that is not listed computes at the rate of float32."""
@@ -188,6 +193,7 @@ def _measure(device: torch.device) -> DeviceProfile:
         launch=_launch(device),
         rounding=512 if cuda else 1,
         memory=torch.cuda.get_device_properties(device).total_memory if cuda else None,
+        draws=None if cuda else _draws(device),
     )
 
 
@@ -220,6 +226,13 @@ def _bandwidth(device: torch.device) -> float:
     source = torch.zeros(count, dtype=torch.uint8, device=device)
     target = torch.zeros_like(source)
     return 2 * count / _seconds(lambda: target.copy_(source), device)
+
+
+def _draws(device: torch.device) -> float:
+    """Bernoulli draws per second, as dropout makes them; the global generator is left alone."""
+    count, own = 1 << 20, torch.Generator(device)
+    drawn = torch.empty(count, device=device)
+    return count / _seconds(lambda: drawn.bernoulli_(0.5, generator=own), device)
 
 
 def _launch(device: torch.device) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -146,6 +147,23 @@ def test_views_items_and_placeholders_are_free() -> None:
     graph = traced(run, torch.ones(4, 5))
     work = [n.target for n in graph.nodes if node_cost(n, PROFILE).seconds]
     assert work == [aten.var_mean.correction]
+
+
+def test_draws_are_a_ceiling_of_their_own() -> None:
+    """Where numbers are drawn one after the other, that is what takes the time."""
+    def run(x: torch.Tensor) -> Any:
+        return x.sin(), torch.nn.functional.dropout(x, 0.5), torch.nn.functional.dropout(x, 0.0)
+
+    graph = traced(run, torch.ones(40, 50))
+    slow = replace(PROFILE, draws=1e4)
+    for node in (n for n in graph.nodes if n.op == "call_function"):
+        drawn = node.target is aten.bernoulli_.float or "dropout" in str(node.target)
+        before, now = node_cost(node, PROFILE), node_cost(node, slow)
+        want = 2_000 / 1e4 + PROFILE.launch if drawn else before.seconds
+        assert now.seconds == pytest.approx(want)
+    assert any(node_cost(n, slow).seconds > 0.2 for n in graph.nodes)
+    with pytest.raises(ValueError, match="draws > 0"):
+        replace(PROFILE, draws=0.0)
 
 
 def test_storage_bytes_round_up_and_see_the_whole_storage() -> None:

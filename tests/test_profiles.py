@@ -69,7 +69,7 @@ def test_measuring_works_under_a_fake_mode_and_is_kept(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"format": 1}', '{"format": 1, "rates": 3}', "\xff"]
+    "text", ["", "{", "[]", "null", '{"format": 2}', '{"format": 2, "rates": 3}', "\xff"]
 )
 def test_a_corrupted_file_is_measured_again(
     text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
