@@ -95,7 +95,8 @@ def _gpu(
 # NVIDIA white papers of GA102 (RTX 3090) and Ada (RTX 4090), half precision with float32
 # accumulation; AMD data sheet of Instinct MI300X, matrix rates. V100 and T4 have no bfloat16
 # units: there it runs at the rate of float32. "cpu": eight cores at 3 GHz with AVX2 (16 float32
-# multiply-adds a core and cycle, half of the peak), two channels of DDR4.
+# multiply-adds a core and cycle, half of the peak), two channels of DDR4, draws as measured on a
+# server's core.
 NAMED: dict[str, DeviceProfile] = {
     p.name: p
     for p in (
@@ -111,7 +112,7 @@ NAMED: dict[str, DeviceProfile] = {
         _gpu("t4", 16, 320, 0.25, 8.1, 65, bf16=8.1),
         _gpu("mi300x", 192, 5300, 163.4, 163.4, 1307.4, fp8=2614.9),
         DeviceProfile(
-            "cpu", (("float64", 2e11), ("float32", 4e11), ("bfloat16", 4e11)), 4e10, 2e-6
+            "cpu", (("float64", 2e11), ("float32", 4e11), ("bfloat16", 4e11)), 4e10, 2e-6, draws=7e7
         ),
     )
 }
