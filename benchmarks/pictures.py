@@ -43,8 +43,21 @@ def compared(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
                 axes.plot(*zip(*points, strict=True), mark, label=label, markersize=5)
         axes.set(title=model, xlabel="measured peak, MiB", ylabel="time over plain")
     if models:
-        figure.axes[0].legend(fontsize=7)
+        _legend(figure, len(models) < wide * high)
     figure.savefig(path)
+
+
+def _legend(figure: Any, room: bool) -> None:
+    """One for all panels: where there is room for a further panel, else in the first."""
+    named: dict[str, Any] = {}
+    for axes in figure.axes:
+        named |= {
+            label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+    if room:
+        figure.legend(named.values(), named.keys(), loc="lower right", fontsize=11)
+    else:
+        figure.axes[0].legend(named.values(), named.keys(), fontsize=7)
 
 
 def lines(series: Series, path: Path, across: str, up: str, log: bool = False) -> None:

@@ -86,6 +86,20 @@ def _summary(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
+def _readme(folder: Path) -> str:
+    """The summary in short: ways that save memory in at least three families, one of torch's."""
+    columns = ("compiler", "way", "saves memory in", "peak", "time", "fxremat in that peak")
+    rows: list[Row] = []
+    for inner in INNERS:
+        for row in summary(read(folder / f"compare-{inner}.json")):
+            if int(row["families"].split()[0]) < 3 or row["way"] in ("torch 0.7", "torch 0.3"):
+                continue
+            values = (f"`{inner}`", row["way"], f"{row['families']} families")
+            figures = (row["peak of plain"], row["time"], row["fxremat's time"])
+            rows.append(dict(zip(columns, (*values, *figures), strict=True)))
+    return markdown(rows, columns)
+
+
 def _families(folder: Path) -> str:
     columns = tuple(c for c in compare.COLUMNS if c not in ("model", "inner"))
     parts = []
@@ -138,6 +152,7 @@ def _gap(folder: Path) -> str:
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
+    "readme": _readme,
     "summary": _summary,
     "families": _families,
     "prediction": _prediction,

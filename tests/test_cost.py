@@ -151,6 +151,7 @@ def test_views_items_and_placeholders_are_free() -> None:
 
 def test_draws_are_a_ceiling_of_their_own() -> None:
     """Where numbers are drawn one after the other, that is what takes the time."""
+
     def run(x: torch.Tensor) -> Any:
         return x.sin(), torch.nn.functional.dropout(x, 0.5), torch.nn.functional.dropout(x, 0.0)
 
