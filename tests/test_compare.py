@@ -164,5 +164,5 @@ def test_commands_explain_themselves(main: Any, capsys: pytest.CaptureFixture[st
 
 
 def test_an_unknown_table_is_named() -> None:
-    with pytest.raises(SystemExit, match="no table 'sumary'; there are summary"):
+    with pytest.raises(SystemExit, match="no table 'sumary'; there are readme, summary"):
         tables.main(["sumary"])

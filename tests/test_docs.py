@@ -85,15 +85,15 @@ def names() -> dict[str, Any]:
 
 
 @pytest.fixture
-def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def group(request: pytest.FixtureRequest) -> Iterator[None]:
     """A process group of one rank, for the document about several."""
     if request.node.callspec.params["path"].name != "processes.md":
         yield
         return
-    monkeypatch.setattr("torch._dynamo.config.optimize_ddp", True)  # put back afterwards
     store = dist.HashStore()  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    yield
+    with torch._dynamo.config.patch(optimize_ddp=True):  # the document changes it
+        yield
     dist.destroy_process_group()
 
 

@@ -74,7 +74,7 @@ def test_from_mapping_wants_strings_for_keys() -> None:
 
 ALL = (
     "options: budget, inner, cost, device, on_infeasible, time_limit, effort, solver, "
-    "policy, regions, plan, strategy, k, dump"
+    "policy, regions, plan, strategy, k, ranks, dump"
 )
 
 
