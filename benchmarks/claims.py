@@ -40,10 +40,11 @@ import torch
 import fxremat
 from benchmarks import byhand, forks, harness, pictures
 from benchmarks.harness import MIB, Case
-from benchmarks.results import FOLDER, Results
+from benchmarks.results import Results, add_options
 from benchmarks.zoo import chain, gpt, resnet
 from fxremat import measure
 from fxremat.plans import Plan
+from fxremat.wording import error_line
 
 __all__ = ["CLAIMS", "COLUMNS", "MODELS", "main", "run_case", "shown"]
 
@@ -222,7 +223,7 @@ def _judged(name: str, pairs: int) -> Row:
     try:
         row |= claim.check(pairs)
     except (fxremat.RematError, RuntimeError) as error:
-        return row | {"verdict": "failed", "error": str(error).splitlines()[0]}
+        return row | {"verdict": "failed", "error": error_line(error)}
     kept = row.get("peak", 0) <= row["budget"]
     within = row.get("measured", row["predicted"]) <= row["goal"]
     return row | {"verdict": "met" if kept and within else "missed"}
@@ -256,8 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--measure", action="store_true", help="run the steps too")
     made.add_argument("--pairs", type=int, default=5, help="pairs of timed steps, at least")
     made.add_argument("--only", help="claims by the names above, separated by commas")
-    made.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="of the results")
-    made.add_argument("--again", action="store_true", help="forget earlier results")
+    add_options(made)
     return made
 
 

@@ -29,12 +29,11 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks import byhand, harness, pictures, ten, variants
 from benchmarks.harness import HERE, MIB
-from benchmarks.results import FOLDER, Results
+from benchmarks.results import Results, add_options
 
 __all__ = ["COLUMNS", "SAVING", "best", "broken", "budgets", "main", "shown"]
 
@@ -163,8 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(zoo=DEFAULT)
     parser.add_argument("--inner", choices=tuple(TORCH), default="eager", help="inner compiler")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of timed steps; 0: no times")
-    parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="of the results")
-    parser.add_argument("--again", action="store_true", help="forget earlier results")
+    add_options(parser)
     parser.add_argument("--minutes", type=float, default=14, help="begin no family later than that")
     return parser
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+from fxremat.wording import error_line
+
 __all__ = ["run_forked"]
 
 HUGGING_FACE = (
@@ -61,6 +63,5 @@ def _child(run: Callable[[Case], Case], case: Case, pipe: Connection) -> None:
     try:
         found = run(case)
     except Exception as error:
-        text = str(error).strip().splitlines()
-        found = {"status": "failed", "error": f"{type(error).__name__}: {text[0] if text else ''}"}
+        found = {"status": "failed", "error": error_line(error)}
     pipe.send(found)

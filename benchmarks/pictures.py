@@ -72,9 +72,7 @@ def lines(series: Series, path: Path, across: str, up: str, log: bool = False) -
     if log:
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=10)
-    axes.set(xlabel=across, ylabel=up)
-    axes.legend(fontsize=8)
-    figure.savefig(path)
+    _finish(axes, path, across, up)
 
 
 def points(series: Series, path: Path, across: str, up: str) -> None:
@@ -88,9 +86,13 @@ def points(series: Series, path: Path, across: str, up: str) -> None:
         axes.plot(*zip(*found, strict=True), "o", label=label, markersize=4, alpha=0.6)
     most = max(max(point) for found in series.values() for point in found)
     axes.plot([0, most], [0, most], "k:", linewidth=1)
+    _finish(axes, path, across, up)
+
+
+def _finish(axes: Any, path: Path, across: str, up: str) -> None:
     axes.set(xlabel=across, ylabel=up)
     axes.legend(fontsize=8)
-    figure.savefig(path)
+    axes.figure.savefig(path)
 
 
 def _figure() -> Any:

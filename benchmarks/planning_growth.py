@@ -34,7 +34,7 @@ from torch._inductor.decomposition import select_decomp_table
 
 import fxremat
 from benchmarks import forks, harness, pictures, planning_time, zoo
-from benchmarks.results import FOLDER, Results
+from benchmarks.results import Results, add_options
 
 __all__ = ["COLUMNS", "MODELS", "main", "run_torch", "warm"]
 
@@ -99,10 +99,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     results = Results(args.out / "planning.json", {"budget": 0.5}, args.again)
     sizes = [int(n) for n in args.layers.split(",")]
-    todo = [n for n in sizes if str(n) not in results.groups]
-    for name in harness.named(",".join(f"gpt{n}" for n in todo), MODELS) if todo else ():
-        if name == f"gpt{todo[0]}":
-            forks.run_forked(warm, {"model": f"gpt{min(sizes)}"})
+    names = harness.named(",".join(f"gpt{n}" for n in sizes), MODELS)
+    todo = [name for name in names if name.removeprefix("gpt") not in results.groups]
+    if todo:
+        forks.run_forked(warm, {"model": f"gpt{min(sizes)}"})
+    for name in todo:
         row = _row(name)
         print(f"{name}: {row['status']}", file=sys.stderr, flush=True)
         if row["status"] == "done":
@@ -144,8 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--layers", default=",".join(map(str, LAYERS)), help="separated by commas")
-    made.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="of the results")
-    made.add_argument("--again", action="store_true", help="forget earlier results")
+    add_options(made)
     return made
 
 

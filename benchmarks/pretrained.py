@@ -39,6 +39,15 @@ class Diffusion(nn.Module):
         return functional.mse_loss(self.network(images + noise, steps).sample, noise)
 
 
+def _sizes(layers: int, width: int) -> dict[str, Any]:
+    """What configurations of transformers call alike; heads of 64 features."""
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": width // 64,
+    }
+
+
 def llama(
     layers: int = 4, width: int = 256, length: int = 256, batch: int = 4, words: int = 1000
 ) -> Case:
@@ -46,11 +55,9 @@ def llama(
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
+        **_sizes(layers, width),
         vocab_size=words,
-        hidden_size=width,
         intermediate_size=11 * width // 4,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
         max_position_embeddings=length,
         use_cache=False,
     )
@@ -65,11 +72,9 @@ def bert(
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
+        **_sizes(layers, width),
         vocab_size=words,
-        hidden_size=width,
         intermediate_size=4 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
         max_position_embeddings=length,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -83,10 +88,8 @@ def vit(layers: int = 4, width: int = 256, batch: int = 8, size: int = 64) -> Ca
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(  # type: ignore[call-arg] # num_labels is of its base class
-        hidden_size=width,
+        **_sizes(layers, width),
         intermediate_size=4 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
         image_size=size,
         patch_size=4,
         num_labels=10,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -12,10 +13,16 @@ import torch
 
 from benchmarks.harness import HERE
 
-__all__ = ["FOLDER", "Results", "machine", "read", "read_list"]
+__all__ = ["FOLDER", "Results", "add_options", "machine", "read", "read_list"]
 
 FOLDER = HERE / "results"
 Row = dict[str, Any]
+
+
+def add_options(made: argparse.ArgumentParser) -> None:
+    """Options of benchmarks that go on from their results: where these are, and to begin anew."""
+    made.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="of the results")
+    made.add_argument("--again", action="store_true", help="forget earlier results")
 
 
 def machine() -> dict[str, Any]:

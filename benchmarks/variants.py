@@ -26,6 +26,7 @@ import fxremat
 from benchmarks import byhand, forks, harness, pretrained
 from fxremat import measure
 from fxremat.errors import BudgetError
+from fxremat.wording import error_line
 
 __all__ = ["HAND", "measured", "run_case"]
 
@@ -71,7 +72,7 @@ def run_case(case: dict[str, Any]) -> dict[str, Any]:
     found = {
         "status": "done",
         "loss": abs(loss - wanted) / max(1.0, abs(wanted)),
-        "gradients": _apart(right, _gradients(changed)),
+        "gradients": measure.largest_difference(right, _gradients(changed)),
     }
     del right
     changed.zero_grad(set_to_none=True)
@@ -118,8 +119,7 @@ def _run_of(case: dict[str, Any], module: nn.Module, backend: fxremat.Backend | 
 
 def _said(error: Exception, kind: str) -> dict[str, Any]:
     """The row of a variant whose first step failed."""
-    text = str(error).strip().splitlines()
-    said = f"{type(error).__name__}: {text[0] if text else ''}"
+    said = error_line(error)
     budgets = [e for e in harness.causes(error) if isinstance(e, BudgetError)]
     if budgets:
         return {"status": "infeasible", "error": str(budgets[0]), "least": budgets[0].least}
@@ -142,11 +142,3 @@ def _promised(backend: fxremat.Backend) -> dict[str, Any]:
 
 def _gradients(module: nn.Module) -> list[Tensor]:
     return [p.grad.detach().clone() for p in module.parameters() if p.grad is not None]
-
-
-def _apart(right: list[Tensor], ours: list[Tensor]) -> float:
-    """Largest difference, over the largest value."""
-    pairs = [(a, b) for a, b in zip(right, ours, strict=True) if a.numel()]
-    largest = max((float(a.abs().max()) for a, _ in pairs), default=0.0)
-    apart = max((float((a - b).abs().max()) for a, b in pairs), default=0.0)
-    return apart / largest if largest else apart

@@ -154,8 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Compare; 1 if a budget was exceeded."""
     train_settings = functools.partial(train, parse(argv))
     preload = ("transformers.trainer", "transformers.models.llama.modeling_llama")
-    rows = sidebyside.compare(train_settings, preload)
-    return int(not sidebyside.budgets_hold(rows, BESIDE))
+    return sidebyside.compare(train_settings, preload, BESIDE)
 
 
 if __name__ == "__main__":

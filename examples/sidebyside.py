@@ -28,7 +28,7 @@ import fxremat
 from fxremat.measure import peak_bytes, time_ratio
 from fxremat.tables import print_table
 
-__all__ = ["Row", "Way", "budgets_hold", "compare", "in_process", "measured", "options"]
+__all__ = ["Row", "Way", "compare", "in_process", "measured", "options"]
 
 MIB = 2**20
 HEAD = ("run", "budget", "predicted", "peak", "time", "loss")
@@ -102,32 +102,31 @@ def in_process(train: Callable[[Way], Row], way: Way, preload: Sequence[str] = (
         return pool.submit(train, way).result()
 
 
-def compare(train: Callable[[Way], Row], preload: Sequence[str] = ()) -> dict[str, Row]:
-    """Train in all four ways and print the table; the arguments are those of in_process."""
+def compare(train: Callable[[Way], Row], preload: Sequence[str] = (), beside: int = 0) -> int:
+    """Train in all four ways and print the table.
+
+    Args:
+        train: as for in_process.
+        preload: as for in_process.
+        beside: bytes that the library itself holds in a step, outside of what is compiled.
+
+    Returns:
+        The exit code of the example: 1 if a peak is above its budget and what is beside it.
+    """
     rows = {"eager": in_process(train, Way(), preload)}
     theirs = rows["checkpointing"] = in_process(train, Way(checkpointing=True), preload)
     ours = rows["fxremat (peak)"] = in_process(train, Way(budget=theirs.peak), preload)
     rows["fxremat 0.5"] = in_process(train, Way(budget="0.5"), preload)
     print_table(HEAD, [_cells(name, row) for name, row in rows.items()])
-    sizes = [rows[name].peak / MIB for name in ("eager", "checkpointing")]
     print(
-        f"In short: of {sizes[0]:.2f} MiB, checkpointing leaves {sizes[1]:.2f} at "
-        f"{theirs.time:.2f} of eager's time; within that, fxremat takes {ours.time:.2f}."
+        f"In short: of {rows['eager'].peak / MIB:.2f} MiB, checkpointing leaves "
+        f"{theirs.peak / MIB:.2f} at {theirs.time:.2f} of eager's time; within that, fxremat takes "
+        f"{ours.time:.2f}."
     )
-    return rows
+    return int(any(r.budget is not None and r.peak > r.budget + beside for r in rows.values()))
 
 
 def _cells(name: str, row: Row) -> Sequence[str]:
     peaks = (row.budget, row.predicted, row.peak)
     sizes = ("" if size is None else f"{size / MIB:.2f}" for size in peaks)
     return (name, *sizes, f"{row.time:.2f}", f"{row.losses[-1]:.4f}")
-
-
-def budgets_hold(rows: dict[str, Row], beside: int = 0) -> bool:
-    """Whether each peak is within its budget.
-
-    Args:
-        rows: of the table.
-        beside: bytes that the library itself holds in a step, outside of what is compiled.
-    """
-    return all(row.budget is None or row.peak <= row.budget + beside for row in rows.values())

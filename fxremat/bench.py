@@ -142,10 +142,7 @@ def _difference(target: Target, eager: Callable[[], Any], ours: Callable[[], Any
         run()
         grads = [p.grad for p in target.model.parameters() if p.grad is not None]
         found.append([g.detach().clone() for g in grads])
-    pairs = list(zip(*found, strict=True))
-    largest = max((float(a.abs().max()) for a, _ in pairs if a.numel()), default=0.0)
-    apart = max((float((a - b).abs().max()) for a, b in pairs if a.numel()), default=0.0)
-    return apart / largest if largest else apart
+    return measure.largest_difference(*found)
 
 
 if __name__ == "__main__":

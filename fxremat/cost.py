@@ -130,7 +130,7 @@ def _costed(node: Node, profile: DeviceProfile) -> NodeCost:
 def _drawn(node: Node) -> int:
     """Random numbers that an op draws: one for each element of its first result."""
     first = next(tensors_in(node.meta.get("val")), None)
-    return 0 if first is None else math.prod(hint(s) for s in first.shape)
+    return 0 if first is None else hint(first.numel())
 
 
 def _dtype(node: Node) -> torch.dtype:

@@ -1,16 +1,16 @@
-"""What a step really takes: peak bytes, and time as a ratio to another step's."""
+"""What a step really takes and gives: peak bytes, time as a ratio to another step's, gradients."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-__all__ = ["peak_bytes", "time_ratio"]
+__all__ = ["largest_difference", "peak_bytes", "time_ratio"]
 
 PAIRS = 5
 
@@ -41,6 +41,14 @@ def peak_bytes(step: Callable[[], object], device: str | torch.device = "cpu") -
     del kept
     sizes: list[int] = [size for _, size in sorted(memory)]
     return max(accumulate(sizes), default=0)
+
+
+def largest_difference(right: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> float:
+    """Largest difference between tensors, over the largest value among the right ones."""
+    pairs = [(a, b) for a, b in zip(right, other, strict=True) if a.numel()]
+    largest = max((float(a.abs().max()) for a, _ in pairs), default=0.0)
+    apart = max((float((a - b).abs().max()) for a, b in pairs), default=0.0)
+    return apart / largest if largest else apart
 
 
 def time_ratio(

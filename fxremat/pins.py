@@ -226,9 +226,14 @@ def _verdict(node: fx.Node, policy: Policy | None) -> tuple[str | None, str]:
             return said, f"the policy says {said!r} for {node.name}"
     elif policy is not None:
         for pattern, said in policy:
-            if any(fnmatchcase(name, pattern) for name in names(node)):
+            if matches(pattern, names(node)):
                 return said, f"the policy says {said!r} for {pattern!r}"
     return _CHECKPOINT.get(cast("Any", node.meta.get("recompute"))), "a checkpoint policy"
+
+
+def matches(pattern: str, found: Iterable[str]) -> bool:
+    """Whether a pattern of a policy or of regions matches one of some names."""
+    return any(fnmatchcase(name, pattern) for name in found)
 
 
 def warn_of_unmatched(
@@ -249,7 +254,7 @@ def warn_of_unmatched(
     forward = (n for n in joint.nodes if joint.sides[n.name] is not Side.BACKWARD)
     known = {name for n in forward if joint.roles[n.name] is Role.OP for name in named(n)}
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in known):
+        if not matches(pattern, known):
             near = get_close_matches(pattern, sorted(known - {""}), 3, 0.5)
             hint = f"; names like it are {', '.join(near)}" if near else ""
             warnings.warn(

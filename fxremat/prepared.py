@@ -40,6 +40,7 @@ __all__ = [
     "prepare",
 ]
 
+NOTHING = Measurement(0)  # of ops that were not asked about
 Workspaces = Callable[[Sequence[fx.Node], torch.device], dict[str, Measurement]]
 
 
@@ -181,7 +182,7 @@ def _sizing(
         storage=lambda tensor: storage_bytes(
             tensor, profile.rounding, more.get(storage_key(tensor), 0)
         ),
-        workspace=lambda node: seen[key].workspace if (key := signature(node)) in seen else 0,
+        workspace=lambda node: seen.get(signature(node), NOTHING).workspace,
     )
 
 

@@ -128,8 +128,8 @@ def _difference(rank: int, mine: Sequence[str], theirs: Sequence[str]) -> str:
     """Where a rank's graph begins to differ from that of rank 0."""
     if not rank:
         return ""
-    pairs = enumerate(zip((*mine, "nothing"), (*theirs, "nothing"), strict=False))
-    found = next(((a, b) for _, (a, b) in pairs if a != b), None)
+    pairs = zip((*mine, "nothing"), (*theirs, "nothing"), strict=False)
+    found = next(((a, b) for a, b in pairs if a != b), None)
     return "" if found is None else f". Rank 0 has {found[1]}, where rank {rank} has {found[0]}"
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from passes.joint import JointGraph, Side
 
@@ -18,7 +17,7 @@ from .budget import Budget, format_bytes
 from .errors import BudgetError
 from .mincut import Cutter
 from .network import Prices
-from .pins import REGION, module_paths
+from .pins import REGION, matches, module_paths
 from .problem import Kind, Phase, Problem
 from .solvers.starts import baseline
 from .timeline import replay
@@ -73,7 +72,7 @@ def regions_of(joint: JointGraph, patterns: Iterable[tuple[str, Budget]]) -> lis
             values.update(made)
             continue
         for pattern, limit in patterns:
-            if any(fnmatchcase(path, pattern) for path in module_paths(node)):
+            if matches(pattern, module_paths(node)):
                 found.setdefault(pattern, (limit, set()))[1].update(made)
                 break
     return [Region(name, budget, frozenset(v)) for name, (budget, v) in found.items()]

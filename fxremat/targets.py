@@ -24,6 +24,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from .errors import OptionError
+from .wording import error_line
 
 __all__ = ["Target", "import_file", "is_real", "load"]
 
@@ -175,7 +176,6 @@ def is_real(target: Target) -> bool:
 
 def _told(error: BaseException) -> str:
     """An error in one line, with where it was raised."""
-    lines = str(error).strip().splitlines()
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}:{last.lineno}"
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'} ({where})"
+    return f"{error_line(error)} ({where})"

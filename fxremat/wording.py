@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["count", "format_seconds"]
+__all__ = ["count", "error_line", "format_seconds"]
 
 
 def format_seconds(seconds: float) -> str:
@@ -20,3 +20,9 @@ def format_seconds(seconds: float) -> str:
 def count(number: int, what: str) -> str:
     """A number of things: ``count(2, "op") == "2 ops"``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def error_line(error: BaseException) -> str:
+    """An error in one line: its type, and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

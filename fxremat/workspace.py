@@ -113,8 +113,10 @@ def excess(nodes: Iterable[Node], found: Mapping[str, Measurement]) -> dict[int,
     more = {}
     for node in nodes:
         seen = found.get(signature(node)) if "val" in node.meta else None
-        made = {storage_key(t): storage_bytes(t) for t in tensors_in(node.meta.get("val"))}
-        if seen is None or len(seen.out_bytes) != len(made):
+        if seen is None or not seen.out_bytes:
+            continue
+        made = {storage_key(t): storage_bytes(t) for t in tensors_in(node.meta["val"])}
+        if len(seen.out_bytes) != len(made):
             continue
         for (key, traced), real in zip(made.items(), seen.out_bytes, strict=True):
             if real > traced:
@@ -174,7 +176,7 @@ def _loss_bytes(node: Node) -> tuple[int, ...]:
     if not isinstance(value, torch.Tensor) or value.dim() > 0:
         return ()
     shape = torch.broadcast_shapes(*(t.shape for t in tensors_read(node)))
-    return (max(math.prod(hint(s) for s in shape), 1) * value.element_size(),)
+    return (max(hint(math.prod(shape)), 1) * value.element_size(),)
 
 
 # ---------------------------------------------------------------------------------------- cache
