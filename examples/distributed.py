@@ -82,8 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if settings.mode == "ddp":
         backend = fxremat.backend(settings.budget, inner=settings.inner)
     else:  # blocks are graphs of their own: what each keeps for its backward adds up
-        share = float(settings.budget) if settings.budget.startswith("0.") else settings.budget
-        backend = fxremat.backend(None, regions={"*": share}, inner=settings.inner)
+        backend = fxremat.backend(None, regions={"*": settings.budget}, inner=settings.inner)
     found = []
     for used in (None, backend):
         torch.manual_seed(0)

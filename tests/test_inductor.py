@@ -13,7 +13,7 @@ import fxremat
 from fxremat import records
 from fxremat.inductor import ATTEMPTS, Attempt
 from fxremat.options import Options
-from tests.test_backend import BUDGETS, compiled, made, make, measure, step
+from tests.small import BUDGETS, compiled, made, make, measure, step
 
 # Inductor warns of what it does not find on this machine; that is not under test.
 pytestmark = pytest.mark.filterwarnings("default")

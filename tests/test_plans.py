@@ -86,7 +86,7 @@ def test_the_text_tells_budget_and_peaks() -> None:
 
 COMPILE = """
 import torch
-import tests.test_backend as t
+import tests.small as t
 torch.set_num_threads(1)
 ours = t.make(0.5, effort=1)
 t.compiled("transformer", ours)

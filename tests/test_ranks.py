@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,8 @@ import pytest
 import torch
 from torch import fx
 
+from fxremat import stores
+from fxremat.errors import RankError
 from fxremat.options import Options
 from fxremat.peers import Alone
 from fxremat.ranks import meet
@@ -193,3 +196,16 @@ def test_a_fake_process_group_has_nobody_to_wait_for() -> None:
         assert meet(fx.GraphModule({}, fx.Graph()), [], Options()).__class__ is Alone
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_who_is_waited_for_is_said_before_it_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    moment = timedelta(milliseconds=20)
+    monkeypatch.setattr(stores, "PATIENCE", moment)
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+    with pytest.raises(RankError, match="rank 1 has not come within 0 s"):
+        stores.wait(store, "key", 3 * moment, "rank 1 has not come")
+    assert "rank 1 has not come yet" in caplog.text
+    store.set("key", "value")
+    assert stores.wait(store, "key", moment, "rank 1 has not come") == b"value"
