@@ -1,8 +1,8 @@
 """Ten families of models, each a training step of 50 to 400 ms on two CPU cores.
 
-Four of them are Hugging Face's own (``benchmarks/pretrained.py``) and need transformers and
-diffusers. Benchmarks take the file by ``--zoo benchmarks/ten.py``; it is the default of
-``python -m benchmarks.compare``.
+The ResNet is there in both memory formats. Four families are Hugging Face's own
+(``benchmarks/pretrained.py``) and need transformers and diffusers. Benchmarks take the file by
+``--zoo benchmarks/ten.py``; it is the default of ``python -m benchmarks.compare``.
 """
 
 from __future__ import annotations
@@ -131,6 +131,13 @@ def moe(
     return WithLoss(network, functional.cross_entropy), (text[:, :-1], text[:, 1:])
 
 
+def channels_last(case: Case) -> Case:
+    """A network of convolutions and its images in the memory format that convolutions like best."""
+    module, (images, classes) = case
+    last = torch.channels_last
+    return module.to(memory_format=last), (images.contiguous(memory_format=last), classes)  # type: ignore[call-overload]
+
+
 MODELS: dict[str, Callable[[], Case]] = {
     "chain": layers,
     "gpt": lambda: gpt(layers=4),
@@ -138,6 +145,7 @@ MODELS: dict[str, Callable[[], Case]] = {
     "bert": pretrained.bert,
     "vit": pretrained.vit,
     "resnet": lambda: resnet(blocks=(2, 2, 2), batch=32),
+    "resnet_channels_last": lambda: channels_last(resnet(blocks=(2, 2, 2), batch=32)),
     "diffusion": lambda: pretrained.diffusion(batch=12),
     "mixer": mixer,
     "moe": moe,

@@ -99,9 +99,7 @@ class Backend:
         """Compile, and plan again with a margin where the compiled code would break the budget."""
         attempt = Attempt(self.options, self._ledger.held(), peers)
         while not attempt.compile(module, example_inputs):
-            log.info(
-                "compiled code needs %d bytes more than planned; planning again", attempt.excess
-            )
+            log.info("compiled code is %d bytes over the budget; planning again", attempt.excess)
         peers.finish(attempt.plan)
         if attempt.plan is not None:
             texts = None if attempt.planned is None else attempt.planned.texts

@@ -8,6 +8,7 @@ from dataclasses import replace
 from .budget import Budget, format_bytes
 from .errors import BudgetError
 from .frontiers import knee
+from .hints import NO_HINTS, Hints
 from .occupancy import occupancy
 from .options import Options
 from .planner import Planner
@@ -24,12 +25,12 @@ __all__ = ["decide"]
 NAMED = 5  # values that an error lists
 
 
-def decide(ready: Prepared, margin: int = 0, held: int = 0) -> Plan:
+def decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
     """The plan that the options of a graph ask for.
 
     Args:
         ready: the graph.
-        margin: bytes to stay below the budget, for what the inner compiler adds.
+        hints: what is known of what the inner compiler makes of the graph.
         held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
 
     Raises:
@@ -43,10 +44,10 @@ def decide(ready: Prepared, margin: int = 0, held: int = 0) -> Plan:
     if options.strategy is not None:
         point = _by_hand(planner, options)
         return replace(planner.plan(point, None), held=held)
-    limit, point = _choose(planner.solver, options, margin, held)
+    limit, point = _choose(planner.solver, options, hints, held)
     proved = True
     if options.solver == "exact" and point.seconds > 0:
-        point, proved = _prove(planner.solver, limit, point, options, margin)
+        point, proved = _prove(planner.solver, limit, point, options, hints.margin)
     complete = proved and not planner.solver.timed_out
     return replace(planner.plan(point, limit, complete=complete), held=held)
 
@@ -60,20 +61,20 @@ def _by_hand(planner: Planner, options: Options) -> Point:
 
 
 def _choose(
-    solver: PeakSolver, options: Options, margin: int, held: int
+    solver: PeakSolver, options: Options, hints: Hints, held: int
 ) -> tuple[int | None, Point]:
-    """The limit in bytes and the plan for it, ``margin`` bytes below if there is one."""
+    """The limit in bytes and the plan for it, below by the margin if there is one."""
     budget: Budget = options.budget
     if budget.smallest:
         return None, solver.least()
     limit = budget.limit(solver.baseline.peak)
     if limit is not None and budget.nbytes is not None:
         limit -= held
-    found = solver.solve(2**62 if limit is None else limit - margin)
+    found = solver.solve(2**62 if limit is None else limit - hints.margin)
     if found is not None:
         return limit, found
     least = solver.least()
-    if limit is not None and least.peak <= limit:
+    if limit is not None and (least.peak <= limit or hints.again):
         return limit, least
     message = _too_small(solver, limit or 0, least)
     if held and limit is not None and least.peak <= limit + held:

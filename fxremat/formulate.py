@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +15,10 @@ from .pins import Pins
 from .problem import Kind, Op, Phase, Problem, Value
 from .rules import FIXED, VOUCHED, fixed, unsaveable
 
-__all__ = ["Sizing", "formulate"]
+__all__ = ["FUSED", "Sizing", "formulate"]
+
+FUSED = "it is computed within the kernels that read it"
+Fused = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -35,19 +38,23 @@ class Sizing:
     workspace: Callable[[fx.Node], int]
 
 
-def formulate(joint: JointGraph, sizing: Sizing, pins: Pins | None = None) -> Problem:
+def formulate(
+    joint: JointGraph, sizing: Sizing, pins: Pins | None = None, fused: Fused | None = None
+) -> Problem:
     """Make the problem of a joint graph.
 
     Args:
         joint: the joint graph.
         sizing: costs of its ops and values.
         pins: what the user wants saved or recomputed.
+        fused: values that take no memory, and what is read in their place
+            (:mod:`fxremat.fusion`).
 
     Raises:
         CostError: if a tensor has no storage.
     """
-    pins = pins or Pins()
-    values, index = _values(joint, sizing, pins)
+    pins, fused = pins or Pins(), fused or {}
+    values, index = _values(joint, sizing, pins, fused)
     ops: list[Op] = []
     forward: list[int] = []
     backward: list[int] = []
@@ -58,7 +65,7 @@ def formulate(joint: JointGraph, sizing: Sizing, pins: Pins | None = None) -> Pr
         role, side = joint.roles[node.name], joint.sides[node.name]
         if role is Role.OP:
             order[side].append(len(ops))
-            ops.append(_op(joint, node, sizing, index, pins))
+            ops.append(_op(joint, node, sizing, index, pins, fused))
         elif role is Role.OUTPUT:
             backward.append(len(ops))
             ops.append(_exit(joint, sizing, index))
@@ -66,7 +73,9 @@ def formulate(joint: JointGraph, sizing: Sizing, pins: Pins | None = None) -> Pr
     return Problem(tuple(values), tuple(ops), tuple(placed), tuple(backward))
 
 
-def _values(joint: JointGraph, sizing: Sizing, pins: Pins) -> tuple[list[Value], dict[str, int]]:
+def _values(
+    joint: JointGraph, sizing: Sizing, pins: Pins, fused: Fused
+) -> tuple[list[Value], dict[str, int]]:
     values: list[Value] = []
     index: dict[str, int] = {}
     held = {joint.storages.get(n.name) for n in joint.outputs()[0]}
@@ -76,6 +85,9 @@ def _values(joint: JointGraph, sizing: Sizing, pins: Pins) -> tuple[list[Value],
             continue
         kind = kinds.get(joint.roles[node.name], Kind.COMPUTED)
         index[node.name] = len(values)
+        if node.name in fused:
+            values.append(Value(node.name, 0, unsaveable=FUSED))
+            continue
         values.append(
             Value(
                 name=node.name,
@@ -97,14 +109,21 @@ def _fixed(joint: JointGraph, node: fx.Node, pins: Pins) -> str:
     return fixed(joint, node, rules) or pins.saved.get(node.name, "")
 
 
-def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int], pins: Pins) -> Op:
+def _op(
+    joint: JointGraph,
+    node: fx.Node,
+    sizing: Sizing,
+    index: dict[str, int],
+    pins: Pins,
+    fused: Fused,
+) -> Op:
     spare = sum(sizing.storage(t) for t in joint.spare.get(node.name, ()))
     early = joint.sides[node.name] is Side.EARLY
     first = joint.sides[node.name] in (Side.FORWARD, Side.EARLY)
     inputs = joint.reads(node) if first else joint.reads_late(node)
     return Op(
         name=node.name,
-        inputs=tuple(index[s] for s in inputs),
+        inputs=tuple(index[s] for s in dict.fromkeys(_with_sources(inputs, fused))),
         outputs=tuple(index[s] for s in joint.makes(node)),
         seconds=sizing.seconds(node),
         flops=sizing.flops(node),
@@ -114,6 +133,13 @@ def _op(joint: JointGraph, node: fx.Node, sizing: Sizing, index: dict[str, int],
         again=tuple(index[s] for s in _again(joint, node)),
         again_workspace=_held_meanwhile(joint, node, sizing),
     )
+
+
+def _with_sources(inputs: Iterable[str], fused: Fused) -> Iterator[str]:
+    """What an op reads, and behind each value that takes no memory what is read in its place."""
+    for name in inputs:
+        yield name
+        yield from fused.get(name, ())
 
 
 def _held_meanwhile(joint: JointGraph, node: fx.Node, sizing: Sizing) -> int:

@@ -1,8 +1,9 @@
 """Planning for Inductor: plan, compile, look at what the kernels hold, plan again if too much.
 
-The plan is made for single ops. Inductor's fusion usually lowers the peak, and sometimes raises
-it by keeping a kernel's inputs longer. The peak of the compiled kernels is known before anything
-runs, so a plan that would break its budget is made again with that much margin.
+The plan is made for ops as Inductor is likely to fuse them (:mod:`.fusion`). What it fused, and the
+peak of the compiled kernels, is known before anything runs. A plan that would break its budget is
+made again: told of the values that took memory though they were taken for fused or, if there are
+none, with as much margin as was lacking. The smallest peak is looked for in the same way.
 
 torch's caches stay on: what has been compiled before comes with the plan that was kept of it
 (:mod:`.records`), and is neither planned nor compiled again.
@@ -19,9 +20,11 @@ import torch
 from torch import fx
 
 from . import records
-from .budget import format_bytes
+from .budget import Budget, format_bytes
 from .errors import BudgetError
 from .fakes import signature
+from .formulate import FUSED
+from .hints import Hints
 from .options import Options
 from .peers import Alone, Peers
 from .pins import marks_in
@@ -33,8 +36,8 @@ from .records import Record, key_of
 
 __all__ = ["Attempt", "trains"]
 
-ATTEMPTS = 4
-GROWTH = (0.0, 1 / 64, 1 / 16)  # least growth of the margin after each attempt, of the budget
+ATTEMPTS = 5
+GROWTH = (0.0, 1 / 64, 1 / 64, 1 / 16)  # least growth of the margin after an attempt, of the budget
 
 
 class Attempt:
@@ -57,7 +60,9 @@ class Attempt:
         self.compiled = Compiled()
         self.planned: Planned | None = None
         self.excess = 0
-        self._margin = 0
+        self._hints = Hints()
+        self._peaks: dict[Hints, int] = {}
+        self._first: Plan | None = None
         self._tries = 0
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
@@ -76,11 +81,13 @@ class Attempt:
         if not self._tries:
             self._key = key_of(module, example_inputs, self.options, self._held)
             self._known = None if self._key is None else records.load(self._key)
-            self._margin = 0 if self._known is None else self._known.margin
+            if self._known is not None:
+                self._hints, self._first = self._known.hints, self._known.plan
         self._tries += 1
         if self._run_inductor(module, example_inputs):
             return True
         peak = self._peak()
+        kept = self._kept()
         self.compiled.graphs.clear()  # Inductor's own, large, and told all they had to
         self._correct(peak)
         limit = None if self.planned is None else self.planned.plan.budget
@@ -92,13 +99,14 @@ class Attempt:
                 stacklevel=2,
             )
             self.excess = 0
+        after = self._after(limit, peak, kept)
+        if after is not None:
+            self._hints = after
+            self._peers.again()
+            return False
         if self.excess <= 0:
             self._keep()
             return True
-        if self._tries < ATTEMPTS:
-            self._margin += max(self.excess, int((limit or 0) * GROWTH[self._tries - 1]))
-            self._peers.again()
-            return False
         message = (
             f"no plan found that Inductor compiles to within {limit} bytes "
             f"({format_bytes(limit or 0)}); the last of {ATTEMPTS} needs {peak} bytes. "
@@ -108,6 +116,35 @@ class Attempt:
             raise BudgetError(message, asked=limit, least=peak)
         warnings.warn(message, stacklevel=2)
         return True
+
+    def _after(self, limit: int | None, peak: int | None, kept: frozenset[str]) -> Hints | None:
+        """How to plan once more, if that may give what was asked for, or more of it."""
+        hints = self._hints
+        told = Hints(hints.margin, hints.apart | kept)
+        if self.options.budget.smallest and peak is not None:
+            if hints in self._peaks:  # it was the best, and has been compiled again
+                return None
+            self._peaks[hints] = peak
+            if told not in self._peaks and self._tries < ATTEMPTS - 1:
+                return told
+            best = min(self._peaks, key=lambda tried: self._peaks[tried])
+            return None if self._peaks[best] == peak else best
+        if self.excess <= 0 or self._tries >= ATTEMPTS:
+            return None
+        if kept - hints.apart:
+            return told
+        grown = max(self.excess, int((limit or 0) * GROWTH[self._tries - 1]))
+        return Hints(hints.margin + grown, hints.apart)
+
+    def _kept(self) -> frozenset[str]:
+        """Values that the code gives memory, of those that the plan was made without."""
+        if self.planned is None:
+            return frozenset()
+        again = self.planned.split.recomputed
+        names = {again.get(name, name) for name in self.compiled.kept}
+        return frozenset(
+            v.name for v in self.planned.problem.values if v.unsaveable == FUSED and v.name in names
+        )
 
     def _run_inductor(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
         """Compile; whether that gave what the record tells of."""
@@ -122,7 +159,7 @@ class Attempt:
                 self._partition,
                 self._workspace,
                 self._see,
-                f"{self._key} {self._margin}" if caches else None,
+                f"{self._key} {self._hints}" if caches else None,
             )
             if self.planned is None and not trains(example_inputs):
                 self._training = False
@@ -145,7 +182,7 @@ class Attempt:
 
     def _keep(self) -> None:
         if self._key is not None and self.planned is not None:
-            records.store(self._key, Record(self.planned.plan, self._margin))
+            records.store(self._key, Record(self.planned.plan, self._hints))
 
     @property
     def plan(self) -> Plan | None:
@@ -164,11 +201,15 @@ class Attempt:
         if self.planned is None or peak is None:
             return
         plan = replace(self.planned.plan, predicted_peak=peak)
-        if not plan.recomputed:
+        if self._first is not None:  # the step is the same, and a fraction means the same bytes
+            first = self._first
+            plan = replace(plan, baseline_peak=first.baseline_peak, held=first.held)
+        elif not plan.recomputed:
             baseline = max(plan.baseline_peak, peak)
             fraction = self.options.budget.fraction is not None
             budget = self.options.budget.limit(baseline) if fraction else plan.budget
             plan = replace(plan, baseline_peak=baseline, budget=budget)
+        self._first = self._first or plan
         self.planned = replace(self.planned, plan=plan)
 
     def _peak(self) -> int | None:
@@ -182,18 +223,25 @@ class Attempt:
         handed_in = sum(v.nbytes for v in values if v.kind is Kind.TANGENT)
         return None if peaks is None else max(peaks[0], held + handed_in + peaks[1])
 
+    @property
+    def _asked(self) -> Options:
+        """The options; a fraction is of what the first attempt took for the baseline."""
+        if self._first is None or self.options.budget.fraction is None:
+            return self.options
+        return replace(self.options, budget=Budget(nbytes=self._first.budget))
+
     def _partition(
         self, joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         self.planned = plan_joint(
             joint,
             num_fwd_outputs,
-            self.options,
+            self._asked,
             external_workspaces,
-            self._margin,
             self._marks,
-            self._held,
+            self._held if self._asked.budget.nbytes == self.options.budget.nbytes else 0,
             self._peers,
+            replace(self._hints, again=self._first is not None),
         )
         self._workspaces.update(self.planned.workspaces)
         return self.planned.split.forward, self.planned.split.backward

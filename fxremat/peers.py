@@ -197,7 +197,11 @@ def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
             f"the joint graphs of the ranks differ ({mine.graph} and {plan.graph}), though they "
             f"were traced from the same ops. Use the same versions of torch on all ranks, {OWN}"
         )
-    found = recall(mine, [replace(plan, graph=mine.graph)])
+    same = [replace(plan, graph=mine.graph)]
+    try:
+        found = recall(mine, same)
+    except ValueError:  # that rank took other values for fused, as what a cache told it
+        found = replace(recall(ready.reader, same), predicted_peak=plan.predicted_peak)
     limit = plan.budget
     if limit is not None and ready.options.budget.nbytes is not None:
         limit += plan.held - held

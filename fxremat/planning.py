@@ -18,6 +18,7 @@ from passes.text import render
 from passes.verify import verify
 
 from .choosing import decide
+from .hints import NO_HINTS, Hints
 from .options import Options
 from .peers import Alone, Peers
 from .plans import Plan
@@ -60,10 +61,10 @@ def plan_joint(
     num_fwd_outputs: int,
     options: Options,
     workspaces: Workspaces | None = None,
-    margin: int = 0,
     marks: Mapping[str, str] | None = None,
     held: int = 0,
     peers: Peers | None = None,
+    hints: Hints = NO_HINTS,
 ) -> Planned:
     """Plan a joint graph and split it.
 
@@ -73,10 +74,10 @@ def plan_joint(
         options: budget, cost model and the rest.
         workspaces: for the nodes of a graph, workspace bytes by signature; measured on the
             device by default.
-        margin: bytes to stay below the budget, for what the inner compiler adds.
         held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
         marks: what the user's marks in the model say, by node; read from the graph by default.
         peers: the other processes that plan this graph; none by default.
+        hints: what is known of what the inner compiler makes of the graph.
 
     Raises:
         BudgetError: if no plan meets the budget and the options don't take the closest.
@@ -85,9 +86,9 @@ def plan_joint(
         CostError: for an op whose cost cannot be told.
         InfeasibleError: if the rules leave a value that may be neither saved nor recomputed.
     """
-    ready = prepare(module, num_fwd_outputs, options, workspaces, marks)
+    ready = prepare(module, num_fwd_outputs, options, workspaces, marks, hints.apart)
     with ready.clock.stage("solver"):
-        plan = (peers or Alone()).agree(ready, lambda: decide(ready, margin, held), held)
+        plan = (peers or Alone()).agree(ready, lambda: decide(ready, hints, held), held)
     with ready.clock.stage("split"):
         halves = split(ready.joint, plan.schedule, plan.forward)
         verify(ready.joint, halves)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -24,10 +24,12 @@ from .cost import CostModel, storage_bytes
 from .detail import Detail
 from .fakes import GUESS, signature, unbounded
 from .formulate import Sizing, formulate
+from .fusion import SHARE, fused_values
 from .options import Options
 from .origins import origins_of
 from .pins import marks_in, module_paths, names, pins_of, warn_of_unmatched
 from .planner import Planner
+from .problem import Problem
 from .regions import regions_of, within
 from .workspace import Measurement
 
@@ -68,6 +70,7 @@ class Prepared:
         workspaces: bytes that ops hold while they run, by signature.
         options: what was asked for.
         clock: seconds that each stage took.
+        plain: the problem with every op by itself, nothing fused.
     """
 
     joint: JointGraph
@@ -75,12 +78,21 @@ class Prepared:
     workspaces: dict[str, int]
     options: Options
     clock: Clock
+    plain: Problem
 
     @cached_property
     def planner(self) -> Planner:
         """Makes plans of the graph."""
+        return self._planner(self.detail)
+
+    @cached_property
+    def reader(self) -> Planner:
+        """Reads plans that were made of the graph elsewhere, whatever was taken for fused there."""
+        return self._planner(replace(self.detail, problem=self.plain))
+
+    def _planner(self, detail: Detail) -> Planner:
         graph = fingerprint(self.joint)
-        return Planner(self.detail, graph, self.options.effort, self.options.time_limit)
+        return Planner(detail, graph, self.options.effort, self.options.time_limit)
 
 
 def prepare(
@@ -89,6 +101,7 @@ def prepare(
     options: Options,
     workspaces: Workspaces | None = None,
     marks: Mapping[str, str] | None = None,
+    apart: Collection[str] = (),
 ) -> Prepared:
     """Read a joint graph, cost its ops and apply the rules.
 
@@ -99,6 +112,7 @@ def prepare(
         workspaces: for the nodes of a graph, what runs of their ops hold and return, by
             signature; measured on the device by default.
         marks: what the user's marks in the model say, by node; read from the graph by default.
+        apart: values that take memory though Inductor might have fused them.
 
     Raises:
         GraphError: for a graph that the pass cannot take.
@@ -116,15 +130,23 @@ def prepare(
         ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
         seen = (workspaces or workspace.measure)(ops, device)
         pins = pins_of(joint, options.policy, marks_in(module.graph) if marks is None else marks)
-        problem = formulate(joint, _sizing(ops, device, profile, options, seen), pins)
-        problem = within(problem, regions_of(joint, options.regions))
-        detail = Detail(problem, origins_of(joint), profile.name, _name(options), pins.weights)
+        sizing = _sizing(ops, device, profile, options, seen)
+        problem = formulate(joint, sizing, pins)
+        regions = regions_of(joint, options.regions)
+        plain = within(problem, regions)
+        detail = Detail(plain, origins_of(joint), profile.name, _name(options), pins.weights)
+        if options.inner == "inductor" and options.plan is None:
+            decided = {*pins.saved, *pins.recomputed, *pins.weights, *apart}
+            fused = fused_values(joint, sizing.storage, decided)
+            loops = _within_loops(sizing, fused, options)
+            problem = within(formulate(joint, loops, pins, fused), regions)
+            detail = replace(detail, problem=problem)
     _warn_of_guesses(joint)
     if isinstance(options.policy, tuple):
         warn_of_unmatched(joint, "policy", [p for p, _ in options.policy], names)
     warn_of_unmatched(joint, "regions", [p for p, _ in options.regions], module_paths)
     held = {key: m.workspace for key, m in seen.items()}
-    return Prepared(joint, detail, held, options, clock)
+    return Prepared(joint, detail, held, options, clock, plain)
 
 
 def _name(options: Options) -> str:
@@ -184,6 +206,13 @@ def _sizing(
         ),
         workspace=lambda node: seen.get(signature(node), NOTHING).workspace,
     )
+
+
+def _within_loops(sizing: Sizing, fused: Collection[str], options: Options) -> Sizing:
+    """Times of ops of which some run within the loops of others; a function's are left alone."""
+    if callable(options.cost):
+        return sizing
+    return replace(sizing, seconds=lambda n: sizing.seconds(n) * (SHARE if n.name in fused else 1))
 
 
 def fingerprint(joint: JointGraph) -> str:

@@ -19,13 +19,14 @@ from torch import fx
 
 from . import cache, profiles
 from .fakes import hint
+from .hints import Hints
 from .options import Options
 from .pins import module_path
 from .plans import FORMAT, Plan
 
 __all__ = ["Record", "key_of", "load", "store"]
 
-VERSION = "3"  # of what is planned and how code is ordered; raise it when either changes
+VERSION = "4"  # of what is planned and how code is ordered; raise it when either changes
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class Record:
 
     Attributes:
         plan: the plan, with the peak of the compiled code as its prediction.
-        margin: bytes that it was told to stay below the budget.
+        hints: what it was told.
     """
 
     plan: Plan
-    margin: int
+    hints: Hints
 
 
 def key_of(
@@ -73,14 +74,16 @@ def load(key: str) -> Record | None:
     try:
         if data is None or int(data["margin"]) < 0:
             return None
-        return Record(Plan.from_json(data["plan"]), int(data["margin"]))
+        hints = Hints(int(data["margin"]), frozenset(map(str, data["apart"])))
+        return Record(Plan.from_json(data["plan"]), hints)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
 def store(key: str, record: Record) -> None:
     """Keep a record; where the folder cannot be written there will be no warm start."""
-    cache.store(f"plan-{key}", {"plan": record.plan.to_json(), "margin": record.margin})
+    hints = {"margin": record.hints.margin, "apart": sorted(record.hints.apart)}
+    cache.store(f"plan-{key}", {"plan": record.plan.to_json(), **hints})
 
 
 def _code(graph: fx.Graph) -> str:

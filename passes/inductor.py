@@ -41,7 +41,7 @@ from torch._inductor.custom_graph_pass import (
     CustomSchedulerPass,
 )
 from torch._inductor.decomposition import select_decomp_table
-from torch._inductor.ir import IRNode, MultiOutput, MultiOutputLayout, NoneLayout
+from torch._inductor.ir import Buffer, IRNode, MultiOutput, MultiOutputLayout, NoneLayout
 from torch._inductor.lowering import fallbacks
 from torch._inductor.memory import (
     estimate_peak_memory,
@@ -80,6 +80,17 @@ class Compiled:
         """Whether forward and backward have been lowered, none of them taken from a cache."""
         sides = sorted(bool(g.is_backward) for g in self.graphs)
         return sides == [False, True]
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Names of graph nodes to whose results the code gives memory of their own."""
+        return frozenset(
+            origin.name
+            for graph in self.graphs
+            for line in graph.wrapper_code.lines
+            if isinstance(line, AllocateLine) and isinstance(line.node, Buffer)
+            if (origin := line.node.get_origin_node()) is not None
+        )
 
     def peaks(self, handed_over: dict[str, int]) -> tuple[int, int] | None:
         """Most bytes that forward and backward hold at once, or None if not both are known.

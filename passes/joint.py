@@ -10,8 +10,9 @@ AOTAutograd traces forward and backward of a training step into one graph of ATe
   the inputs alone but only the backward reads it), or ``early`` (it serves further runs of
   others, see :mod:`.early`);
 * the *storage* of every node: views of one buffer are one storage, named after the node that
-  yields the buffer. Identity is taken from the traced fake tensors, not from op names, so that
-  ops like ``_unsafe_view``, whose schema promises a fresh result, are seen for what they do.
+  yields the buffer. Identity is taken from the traced fake tensors, so that ops like
+  ``_unsafe_view``, whose schema promises a fresh result, are seen for what they do; an op that can
+  do nothing but view is a view even where a compiler's own pass traced it apart.
 """
 
 from __future__ import annotations
@@ -238,6 +239,10 @@ def _roles(
     owner: dict[int, str] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
+        if _only_views(node):
+            base = storages.get(node.all_input_nodes[0].name, node.name)
+            for tensor in _tensors(value):
+                owner.setdefault(storage_key(tensor), base)
         roles[node.name] = role = _role(node, value, roles, owner)
         if isinstance(value, torch.Tensor) and role is not Role.OUTPUT:
             storages[node.name] = owner.setdefault(storage_key(value), node.name)
@@ -257,7 +262,7 @@ def _role(node: fx.Node, value: Any, roles: dict[str, Role], owner: dict[int, st
         return Role.OUTPUT
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return Role.SIZE
-    tensors = [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
+    tensors = _tensors(value)
     if mutated_arguments(node) or not tensors:
         return Role.OP
     known = all(storage_key(t) in owner for t in tensors)
@@ -279,8 +284,23 @@ def _spare(node: fx.Node, value: Any, owner: dict[int, str]) -> tuple[torch.Tens
                 got = user.meta.get("val")
                 if isinstance(got, torch.Tensor):
                     taken.add(storage_key(got))
-    tensors = [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
-    return tuple(t for t in tensors if storage_key(t) not in taken | owner.keys())
+    return tuple(t for t in _tensors(value) if storage_key(t) not in taken | owner.keys())
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
+
+
+def _only_views(node: fx.Node) -> bool:
+    """Whether an op returns its input's storage whatever was traced for it.
+
+    What passes of Inductor put into a graph is traced by itself, in storages of its own. An op that
+    views or copies, as the case may be (``reshape``), is composed of others; it is not meant.
+    """
+    target = node.target
+    if not isinstance(target, OpOverload) or not target.is_view or not node.all_input_nodes:
+        return False
+    return not target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
 
 
 def _sides(

@@ -34,6 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 import fxremat
 from fxremat import planning
 from fxremat.choosing import decide
+from fxremat.hints import NO_HINTS, Hints
 from fxremat.plans import Plan
 from fxremat.prepared import Prepared
 from tests.rank_models import (
@@ -201,17 +202,17 @@ def step(budget: object = 0.5, rows: int = ROWS, **options: Any) -> tuple[Any, C
     return backend, once
 
 
-def odd_decide(ready: Prepared, margin: int = 0, held: int = 0) -> Plan:
+def odd_decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
     """Plans that are another rank's own: each rank aims at a share of its own."""
     share = 0.5 + 0.2 * dist.get_rank()
     options = replace(ready.options, budget=fxremat.budget.Budget(fraction=share))
-    return decide(replace(ready, options=options), margin, held)
+    return decide(replace(ready, options=options), hints, held)
 
 
-def failing_decide(ready: Prepared, margin: int = 0, held: int = 0) -> Plan:
+def failing_decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
     """Rank 0 cannot plan."""
     if dist.get_rank():
-        return decide(ready, margin, held)
+        return decide(ready, hints, held)
     raise fxremat.BudgetError("no plan found", asked=1, least=2)
 
 

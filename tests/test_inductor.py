@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,8 +11,14 @@ from torch._inductor.utils import fresh_cache
 
 import fxremat
 from fxremat import records
+from fxremat.formulate import FUSED
+from fxremat.hints import Hints
 from fxremat.inductor import ATTEMPTS, Attempt
 from fxremat.options import Options
+from fxremat.planning import Planned
+from fxremat.plans import Plan
+from fxremat.problem import Problem, Value
+from passes.split import Split
 from tests.small import BUDGETS, compiled, made, make, measure, step
 
 # Inductor warns of what it does not find on this machine; that is not under test.
@@ -43,26 +49,73 @@ def test_the_replayed_code_tells_the_peak(name: str) -> None:
         assert limit < 0 or peak <= limit
 
 
+class Told:
+    """Attempts whose code is made up: what was told to each plan, and what its code holds.
+
+    Args:
+        peaks: bytes that the code of each attempt takes.
+        kept: values that the code gives memory, of those that were taken for fused.
+    """
+
+    def __init__(
+        self, budget: Any, peaks: list[int], monkeypatch: pytest.MonkeyPatch, *kept: str
+    ) -> None:
+        self.hints: list[Hints] = []
+        self.attempt = Attempt(Options.parse(budget))
+        names = ("exp", "mul")
+        problem = SimpleNamespace(values=[Value(n, 0, unsaveable=FUSED) for n in names])
+        split = SimpleNamespace(recomputed={"exp_again": "exp"})
+        limit = self.attempt.options.budget.nbytes
+        plan = Plan("", limit, 0, 0, 0, 0.0, 0.0, 1.0, 0, (), (), (), ())
+
+        def run(attempt: Attempt, *_: Any) -> bool:
+            attempt.planned = Planned(plan, cast("Problem", problem), cast("Split", split), {})
+            self.hints.append(attempt._hints)
+            return False
+
+        monkeypatch.setattr("fxremat.inductor.key_of", lambda *_: None)
+        monkeypatch.setattr(Attempt, "_run_inductor", run)
+        monkeypatch.setattr(Attempt, "_peak", lambda _: peaks[len(self.hints) - 1])
+        monkeypatch.setattr(type(self.attempt.compiled), "kept", frozenset(kept))
+
+    def compile(self) -> Plan:
+        empty = fx.GraphModule({}, fx.Graph())
+        while not self.attempt.compile(empty, []):
+            assert len(self.hints) < 10
+        assert self.attempt.plan is not None
+        return self.attempt.plan
+
+
 def test_the_margin_grows_faster_than_the_excess(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fusion may give back the few bytes by which a plan was made smaller, each time."""
-    plan = SimpleNamespace(plan=SimpleNamespace(budget=6_400), workspaces={})
-
-    def run(self: Attempt, *_: Any) -> bool:
-        self.planned = plan  # type: ignore[assignment]
-        return False
-
-    monkeypatch.setattr("fxremat.inductor.key_of", lambda *_: None)
-    monkeypatch.setattr(Attempt, "_run_inductor", run)
-    monkeypatch.setattr(Attempt, "_peak", lambda self: 6_401)
-    monkeypatch.setattr(Attempt, "_correct", lambda self, peak: None)
-    attempt, margins = Attempt(Options.parse(6_400)), []
-    empty = fx.GraphModule({}, fx.Graph())
-    for _ in range(ATTEMPTS - 1):
-        assert not attempt.compile(empty, [])
-        margins.append(attempt._margin)
-    assert margins == [1, 101, 501]
+    told = Told(6_400, ATTEMPTS * [6_401], monkeypatch)
     with pytest.raises(fxremat.BudgetError, match="needs 6401 bytes"):
-        attempt.compile(empty, [])
+        told.compile()
+    assert [h.margin for h in told.hints] == [0, 1, 101, 201, 601]
+
+
+def test_what_the_code_made_is_not_taken_for_fused_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(6_400, [7_000, 6_500, 6_300], monkeypatch, "exp_again", "other")
+    assert told.compile().predicted_peak == 6_300
+    exp = frozenset(["exp"])
+    assert told.hints == [Hints(), Hints(0, exp), Hints(100, exp)]
+
+
+def test_a_budget_that_is_met_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(6_400, [6_400], monkeypatch, "exp")
+    assert told.compile().predicted_peak == 6_400
+    assert told.hints == [Hints()]
+
+
+@pytest.mark.parametrize("second", [90, 110])
+def test_the_smallest_peak_is_that_of_the_best_code(
+    second: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first code taught may help or not; if not, the first one is compiled again."""
+    told = Told("min", [100, second, 100], monkeypatch, "exp")
+    assert told.compile().predicted_peak == min(100, second)
+    knows = Hints(0, frozenset(["exp"]))
+    assert told.hints == ([Hints(), knows] if second < 100 else [Hints(), knows, Hints()])
 
 
 def test_code_above_the_budget_is_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,6 +212,22 @@ def test_unsafe_view_is_seen_as_a_view() -> None:
     assert by_role(graph, Role.VIEW) == ["flat", "v", "rows"]
 
 
+def test_a_view_that_was_traced_apart_is_a_view() -> None:
+    """Passes of Inductor trace what they put into a graph by itself, in storages of its own."""
+    draw = sketch()
+    draw.call("sin", aten.sin.default, draw["primals_1"])
+    turned = draw.call(
+        "turned", aten.permute.default, draw["sin"], [1, 0], val=torch.rand(4, 4).t()
+    )
+    draw.call("row", aten.select.int, turned, 0, 0)
+    rows = list(torch.rand(4, 4).split(2))
+    halves = draw.call("halves", aten.split.Tensor, draw["sin"], 2, val=rows)
+    draw.call("half", operator.getitem, halves, 1)
+    graph = draw.done([draw["row"], draw["half"]], [draw["tangents_1"]])
+    assert aliases(graph) == {"turned": "sin", "row": "sin", "half": "sin"}
+    assert by_role(graph, Role.VIEW) == ["turned", "row", "halves", "half"]
+
+
 def test_reshape_that_copies_is_an_op() -> None:
     draw = sketch()
     draw.call("t", aten.t.default, draw["primals_1"])
