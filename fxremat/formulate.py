@@ -11,13 +11,13 @@ from torch import fx
 from passes.joint import JointGraph, Role, Side
 from passes.rerun import rerun_reads
 
+from .fresh import FUSED
 from .pins import Pins
 from .problem import Kind, Op, Phase, Problem, Value
 from .rules import FIXED, VOUCHED, fixed, unsaveable
 
-__all__ = ["FUSED", "Sizing", "formulate"]
+__all__ = ["Sizing", "formulate"]
 
-FUSED = "it is computed within the kernels that read it"
 Fused = Mapping[str, tuple[str, ...]]
 
 

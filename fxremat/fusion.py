@@ -22,6 +22,7 @@ from torch import fx
 
 from passes.effects import draws
 from passes.joint import JointGraph, Role, Side
+from passes.private import OpOverload
 
 __all__ = ["SHARE", "fused_values"]
 
@@ -74,7 +75,7 @@ def _fuses(node: fx.Node, *tags: torch.Tag) -> bool:
     from passes.inductor import is_external
 
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+    if not isinstance(target, OpOverload) or target._schema.is_mutable:
         return False
     return any(tag in target.tags for tag in tags) and not draws(node) and not is_external(node)
 

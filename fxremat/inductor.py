@@ -23,7 +23,7 @@ from . import records
 from .budget import Budget, format_bytes
 from .errors import BudgetError
 from .fakes import signature
-from .formulate import FUSED
+from .fresh import FUSED
 from .hints import Hints
 from .options import Options
 from .peers import Alone, Peers

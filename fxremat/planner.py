@@ -10,6 +10,7 @@ from functools import cached_property
 
 from .detail import Detail
 from .errors import OptionError
+from .fresh import fresh
 from .frontiers import Frontier
 from .plans import Plan, SavedValue
 from .problem import Phase, Problem
@@ -67,7 +68,8 @@ class Planner:
             complete: no time limit stopped the search; the solver knows by default.
         """
         problem = self.detail.problem
-        timeline = replay(problem, point.schedule)
+        schedule = fresh(problem, point.schedule)
+        timeline = replay(problem, schedule)
         names = [op.name for op in problem.ops]
         return Plan(
             graph=self.graph,
@@ -83,8 +85,8 @@ class Planner:
                 SavedValue(problem.values[v].name, problem.values[v].nbytes) for v in timeline.saved
             ),
             forward=tuple(names[o] for o in timeline.order),
-            schedule=tuple(names[o] for o in point.schedule),
-            recomputed=tuple(names[o] for o in _again(problem, point, timeline.hoisted)),
+            schedule=tuple(names[o] for o in schedule),
+            recomputed=tuple(names[o] for o in _again(problem, schedule, timeline.hoisted)),
             complete=not self.solver.timed_out if complete is None else complete,
             detail=self.detail,
         )
@@ -105,11 +107,11 @@ class Planner:
         return found
 
 
-def _again(problem: Problem, point: Point, hoisted: Sequence[int]) -> list[int]:
+def _again(problem: Problem, schedule: Sequence[int], hoisted: Sequence[int]) -> list[int]:
     """The ops of a schedule that have run before, once for each further run."""
     first: set[int] = set(hoisted)
     found: list[int] = []
-    for op in point.schedule:
+    for op in schedule:
         if problem.ops[op].phase is Phase.FORWARD or op in first:
             found.append(op)
         first.add(op)

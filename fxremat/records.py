@@ -26,7 +26,7 @@ from .plans import FORMAT, Plan
 
 __all__ = ["Record", "key_of", "load", "store"]
 
-VERSION = "4"  # of what is planned and how code is ordered; raise it when either changes
+VERSION = "5"  # of what is planned and how code is ordered; raise it when either changes
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """Inductor as the inner compiler, held to the plan's order, with the peak of what it made.
 
-Inductor fuses, reorders and lays out anew, so a plan made for single ops is not what runs. Four
-things keep it honest:
+Inductor fuses, reorders and lays out anew, so a plan made for the ops of a graph is not quite what
+runs. Five things keep it honest:
 
 * ``layout_optimization`` is off: it copies all weights of convolutions to another layout at the
-  start of the forward and holds the copies to its end;
+  start of the forward and holds the copies to its end, and on CPUs gradients of some networks
+  (a diffusers UNet) come out wrong with it;
+* kernels that only read the same are not fused across an external kernel, such as a product: that
+  would hold what the later one makes, often a recomputed value, from where the earlier one runs;
 * after fusion the kernels are ordered by the plan: of several orders (Inductor's own, its
   memory-saving ones, and the plan's by first and by last op of a kernel) the one with the lowest
   peak is taken, workspaces of external kernels included;
@@ -18,14 +21,17 @@ Every private name of Inductor that fxremat uses is in this file. Tried with tor
 from __future__ import annotations
 
 import heapq
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
+from weakref import WeakKeyDictionary
 
 import torch
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
 from torch import fx
+from torch._inductor.choices import InductorChoices
 from torch._inductor.codegen.wrapper import (
     AllocateLine,
     ExternKernelAllocLine,
@@ -146,12 +152,32 @@ def compile_with_inductor(
     settings = {"force_non_lazy_backward_lowering": True}
     if key is None:
         settings["enable_autograd_cache"] = False
-    with functorch_config.patch(settings):
+    with functorch_config.patch(settings), V.set_choices_handler(_near(V.choices)):
         found.run = cast(
             "Callable[..., Any]",
             compile_fx(fresh, example_inputs, config_patches=patches),
         )
     return found
+
+
+def _near(choices: InductorChoices) -> InductorChoices:
+    """Inductor's choices, but for fusions across an external kernel of what depends on neither."""
+    kind = type(choices)
+    places: WeakKeyDictionary[Any, list[int]] = WeakKeyDictionary()
+
+    def near(scheduler: Any, one: Any, other: Any, shared: int) -> bool:
+        if scheduler not in places:
+            nodes = (n for fused in scheduler.nodes for n in fused.get_nodes())
+            places[scheduler] = sorted(n.min_order for n in nodes if n.is_extern())
+        begin, end = sorted((one, other), key=lambda node: int(node.min_order))
+        found = places[scheduler]
+        if bisect(found, begin.max_order) < bisect(found, end.min_order):
+            return False
+        return bool(kind.can_fuse_horizontal(scheduler, one, other, shared))
+
+    made: Any = object.__new__(type("Near", (kind,), {"can_fuse_horizontal": staticmethod(near)}))
+    made.__dict__.update(choices.__dict__)
+    return cast("InductorChoices", made)
 
 
 class _Keyed:

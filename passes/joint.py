@@ -30,7 +30,7 @@ from torch.utils import _pytree as pytree
 
 from .effects import communicates, is_custom, keeps_input
 from .errors import GraphError
-from .private import OpOverload, impure, storage_key
+from .private import OpOverload, impure, only_views, storage_key
 
 __all__ = ["JointGraph", "Role", "Side", "check_graph", "leaves", "mutated_arguments", "nodes_in"]
 
@@ -239,10 +239,9 @@ def _roles(
     owner: dict[int, str] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
-        if _only_views(node):
-            base = storages.get(node.all_input_nodes[0].name, node.name)
-            for tensor in _tensors(value):
-                owner.setdefault(storage_key(tensor), base)
+        base = storages.get(node.all_input_nodes[0].name) if only_views(node) else None
+        for tensor in _tensors(value) if base is not None else ():
+            owner.setdefault(storage_key(tensor), str(base))
         roles[node.name] = role = _role(node, value, roles, owner)
         if isinstance(value, torch.Tensor) and role is not Role.OUTPUT:
             storages[node.name] = owner.setdefault(storage_key(value), node.name)
@@ -289,18 +288,6 @@ def _spare(node: fx.Node, value: Any, owner: dict[int, str]) -> tuple[torch.Tens
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
-
-
-def _only_views(node: fx.Node) -> bool:
-    """Whether an op returns its input's storage whatever was traced for it.
-
-    What passes of Inductor put into a graph is traced by itself, in storages of its own. An op that
-    views or copies, as the case may be (``reshape``), is composed of others; it is not meant.
-    """
-    target = node.target
-    if not isinstance(target, OpOverload) or not target.is_view or not node.all_input_nodes:
-        return False
-    return not target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
 
 
 def _sides(

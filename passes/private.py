@@ -45,6 +45,7 @@ __all__ = [
     "is_compiled_backward",
     "is_opaque",
     "is_recompile",
+    "only_views",
     "run_op_by_op",
     "run_with_rng_state",
     "saved_tensors_are_packed",
@@ -63,6 +64,18 @@ def impure(node: fx.Node) -> bool:
     """Whether torch counts a call as having an effect beyond its result, random draws included."""
     assert not isinstance(node.target, str)  # only call_function nodes are asked about
     return bool(is_impure(node.target, args=node.args, kwargs=node.kwargs, impure_random=True))
+
+
+def only_views(node: fx.Node) -> bool:
+    """Whether an op returns its first input's storage whatever was traced for it.
+
+    What passes of Inductor put into a graph is traced by itself, in storages of its own. An op that
+    views or copies, as the case may be (``reshape``), is composed of others; it is not meant.
+    """
+    target = node.target
+    if not isinstance(target, OpOverload) or not target.is_view or not node.all_input_nodes:
+        return False
+    return not target.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
 
 
 def is_compiled(module: torch.nn.Module) -> bool:

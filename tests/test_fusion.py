@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fxremat.formulate import FUSED, Sizing, formulate
+from fxremat.formulate import Sizing, formulate
+from fxremat.fresh import FUSED
 from fxremat.fusion import fused_values
 from passes.joint import JointGraph, Role, Side
 from tests.graphs import Sketch

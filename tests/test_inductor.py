@@ -11,7 +11,7 @@ from torch._inductor.utils import fresh_cache
 
 import fxremat
 from fxremat import records
-from fxremat.formulate import FUSED
+from fxremat.fresh import FUSED
 from fxremat.hints import Hints
 from fxremat.inductor import ATTEMPTS, Attempt
 from fxremat.options import Options
@@ -47,6 +47,19 @@ def test_the_replayed_code_tells_the_peak(name: str) -> None:
     for peak, predicted, limit in found.values():
         assert peak - 64 <= predicted <= 1.15 * peak
         assert limit < 0 or peak <= limit
+
+
+@pytest.mark.parametrize(
+    ("name", "budget"),
+    [("chain", 0.6), *(pytest.param("transformer", b, marks=pytest.mark.slow) for b in (1.0, 0.6))],
+)
+def test_what_is_planned_without_compiling_is_near_the_code(name: str, budget: float) -> None:
+    model, x = made(name)
+    promised = fxremat.plan(model, x, budget=budget, inner="inductor").predicted_peak
+    ours = make(budget, inner="inductor")
+    compiled(name, ours)
+    (plan,) = ours.plans
+    assert plan.predicted_peak <= promised <= 1.1 * plan.predicted_peak
 
 
 class Told:
