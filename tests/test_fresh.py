@@ -1,0 +1,65 @@
+"""Values that take no memory are computed from what is there, on problems drawn by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from fxremat.fresh import FUSED, fresh
+from fxremat.problem import Kind, Op, Phase, Problem, Value
+from fxremat.timeline import replay
+
+VALUES = (
+    Value("given", 0, Kind.INPUT),
+    Value("x", 8),
+    Value("half", 0, unsaveable=FUSED),
+    Value("exp", 0, unsaveable=FUSED),
+    Value("y", 8),
+    Value("g1", 8),
+    Value("g2", 8),
+)
+OPS = (
+    Op("x", (0,), (1,), 4.0),
+    Op("half", (1,), (2,), 1.0),
+    Op("exp", (2, 1), (3,), 1.0),  # of half, and so of x
+    Op("y", (3, 1), (4,), 2.0),
+    Op("g1", (4,), (5,), 1.0, phase=Phase.BACKWARD),
+    Op("g2", (4, 5), (6,), 1.0, phase=Phase.BACKWARD),
+    Op("output", (6,), (), 0.0, phase=Phase.BACKWARD),
+)
+PROBLEM = Problem(VALUES, OPS, forward=(0, 1, 2, 3), backward=(4, 5, 6))
+
+
+def refreshed(schedule: str, problem: Problem = PROBLEM) -> str:
+    index = {op.name: i for i, op in enumerate(problem.ops)}
+    return " ".join(
+        problem.ops[o].name for o in fresh(problem, [index[n] for n in schedule.split()])
+    )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "wanted"),
+    [
+        ("g1 g2 output", "g1 g2 output"),
+        ("half exp y g1 g2 output", "half exp y g1 g2 output"),
+        ("x half exp y g1 x y g2 output", "x half exp y g1 x half exp y g2 output"),
+        ("x half exp y g1 y g2 output", "x half exp y g1 y g2 output"),  # x is still the same
+        ("half exp x y g1 g2 output", "half exp x half exp y g1 g2 output"),
+    ],
+)
+def test_what_is_stale_runs_again(schedule: str, wanted: str) -> None:
+    assert refreshed(schedule) == wanted
+
+
+def test_further_runs_take_no_memory() -> None:
+    names = {op.name: i for i, op in enumerate(OPS)}
+    before = [names[n] for n in ["x", "half", "exp", "y", "g1", "x", "y", "g2", "output"]]
+    after = fresh(PROBLEM, before)
+    assert replay(PROBLEM, after).peak == replay(PROBLEM, before).peak
+    assert replay(PROBLEM, after).recompute_seconds == replay(PROBLEM, before).recompute_seconds + 2
+
+
+def test_a_problem_without_fused_values_keeps_its_schedule() -> None:
+    values = tuple(Value(v.name, 8, v.kind) for v in VALUES)
+    plain = Problem(values, OPS, PROBLEM.forward, PROBLEM.backward)
+    text = "x half exp y g1 x y g2 output"
+    assert refreshed(text, plain) == text
