@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
 from fxremat.formulate import Sizing, formulate
 from fxremat.fresh import FUSED
-from fxremat.fusion import fused_values
+from fxremat.fusion import SHARE, fused_values
+from fxremat.options import Options
+from fxremat.peers import _taken
+from fxremat.prepared import prepare
+from fxremat.recall import recall
+from fxremat.solvers.pool import Point
 from passes.joint import JointGraph, Role, Side
 from tests.graphs import Sketch
 
@@ -133,3 +139,30 @@ def test_what_is_returned_drawn_or_overwritten_is_made() -> None:
     graph = draw.done(outputs, [draw["tangents_1"]])
     assert graph.roles["copy_"] is Role.OP
     assert fused(graph) == {}
+
+
+def test_a_plan_that_saves_what_is_fused_here_can_be_read() -> None:
+    """Another rank may have learned from its code that a value takes memory after all."""
+    ready = prepare(gelu_like().module, 1, Options.parse(None, inner="inductor"))
+    ops = {op.name: index for index, op in enumerate(ready.plain.ops)}
+    order = [ops[name] for name in ("mul", "cos", "grad", "output")]
+    plan = ready.reader.plan(Point.of(ready.plain, order), None)
+    assert {"half", "exp"} <= {value.name for value in plan.saved}
+    with pytest.raises(ValueError, match=f"half may not be saved: {FUSED}"):
+        recall(ready.planner, [plan])
+    taken = _taken(ready, plan, 0)
+    assert (taken.schedule, taken.predicted_peak) == (plan.schedule, plan.predicted_peak)
+
+
+def test_values_apart_take_memory_and_all_of_their_time() -> None:
+    options = Options.parse(None, inner="inductor")
+    found = [
+        prepare(gelu_like().module, 1, options, apart=apart).detail.problem
+        for apart in ((), ("half",))
+    ]
+    (fused, apart) = ({v.name: v for v in problem.values}["half"] for problem in found)
+    assert (fused.nbytes, apart.nbytes) == (0, 1024)
+    (little, all_of_it) = (
+        next(op.seconds for op in problem.ops if op.name == "half") for problem in found
+    )
+    assert little == pytest.approx(SHARE * all_of_it)
