@@ -37,6 +37,7 @@ from .records import Record, key_of
 __all__ = ["Attempt", "trains"]
 
 ATTEMPTS = 5
+FAR = 1.1  # code that takes so many times what was planned is compiled in another way
 GROWTH = (0.0, 1 / 64, 1 / 64, 1 / 16)  # least growth of the margin after an attempt, of the budget
 
 
@@ -87,7 +88,7 @@ class Attempt:
         if self._run_inductor(module, example_inputs):
             return True
         peak = self._peak()
-        kept = self._kept()
+        lesson = self._lesson(peak)
         self.compiled.graphs.clear()  # Inductor's own, large, and told all they had to
         self._correct(peak)
         limit = None if self.planned is None else self.planned.plan.budget
@@ -99,7 +100,7 @@ class Attempt:
                 stacklevel=2,
             )
             self.excess = 0
-        after = self._after(limit, peak, kept)
+        after = self._after(limit, peak, lesson)
         if after is not None:
             self._hints = after
             self._peers.again()
@@ -117,34 +118,36 @@ class Attempt:
         warnings.warn(message, stacklevel=2)
         return True
 
-    def _after(self, limit: int | None, peak: int | None, kept: frozenset[str]) -> Hints | None:
+    def _lesson(self, peak: int | None) -> Hints:
+        """The hints with what the code tells: what takes memory, and whether it takes far more."""
+        hints, planned = self._hints, self.planned
+        if planned is None or peak is None:
+            return hints
+        again = planned.split.recomputed
+        names = {again.get(name, name) for name in self.compiled.kept}
+        fused = (v.name for v in planned.problem.values if v.unsaveable == FUSED)
+        far = peak > FAR * planned.plan.predicted_peak
+        return Hints(
+            hints.margin, hints.apart.union(names.intersection(fused)), hints.realize or far
+        )
+
+    def _after(self, limit: int | None, peak: int | None, lesson: Hints) -> Hints | None:
         """How to plan once more, if that may give what was asked for, or more of it."""
         hints = self._hints
-        told = Hints(hints.margin, hints.apart | kept)
         if self.options.budget.smallest and peak is not None:
             if hints in self._peaks:  # it was the best, and has been compiled again
                 return None
             self._peaks[hints] = peak
-            if told not in self._peaks and self._tries < ATTEMPTS - 1:
-                return told
+            if lesson not in self._peaks and self._tries < ATTEMPTS - 1:
+                return lesson
             best = min(self._peaks, key=lambda tried: self._peaks[tried])
             return None if self._peaks[best] == peak else best
         if self.excess <= 0 or self._tries >= ATTEMPTS:
             return None
-        if kept - hints.apart:
-            return told
+        if lesson != hints:
+            return lesson
         grown = max(self.excess, int((limit or 0) * GROWTH[self._tries - 1]))
-        return Hints(hints.margin + grown, hints.apart)
-
-    def _kept(self) -> frozenset[str]:
-        """Values that the code gives memory, of those that the plan was made without."""
-        if self.planned is None:
-            return frozenset()
-        again = self.planned.split.recomputed
-        names = {again.get(name, name) for name in self.compiled.kept}
-        return frozenset(
-            v.name for v in self.planned.problem.values if v.unsaveable == FUSED and v.name in names
-        )
+        return replace(hints, margin=hints.margin + grown)
 
     def _run_inductor(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
         """Compile; whether that gave what the record tells of."""
@@ -160,6 +163,7 @@ class Attempt:
                 self._workspace,
                 self._see,
                 f"{self._key} {self._hints}" if caches else None,
+                self._hints.realize,
             )
             if self.planned is None and not trains(example_inputs):
                 self._training = False

@@ -26,7 +26,7 @@ from .plans import FORMAT, Plan
 
 __all__ = ["Record", "key_of", "load", "store"]
 
-VERSION = "5"  # of what is planned and how code is ordered; raise it when either changes
+VERSION = "6"  # of what is planned and how code is ordered; raise it when either changes
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ def load(key: str) -> Record | None:
     try:
         if data is None or int(data["margin"]) < 0:
             return None
-        hints = Hints(int(data["margin"]), frozenset(map(str, data["apart"])))
+        apart = frozenset(map(str, data["apart"]))
+        hints = Hints(int(data["margin"]), apart, bool(data["realize"]))
         return Record(Plan.from_json(data["plan"]), hints)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
@@ -82,7 +83,8 @@ def load(key: str) -> Record | None:
 
 def store(key: str, record: Record) -> None:
     """Keep a record; where the folder cannot be written there will be no warm start."""
-    hints = {"margin": record.hints.margin, "apart": sorted(record.hints.apart)}
+    told = record.hints
+    hints = {"margin": told.margin, "apart": sorted(told.apart), "realize": told.realize}
     cache.store(f"plan-{key}", {"plan": record.plan.to_json(), **hints})
 
 

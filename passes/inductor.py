@@ -122,6 +122,7 @@ def compile_with_inductor(
     workspace: Workspace,
     before: Callable[[fx.Graph], None] = lambda graph: None,
     key: str | None = None,
+    realize: bool = False,
 ) -> Compiled:
     """Compile with Inductor, its decompositions and joint-graph passes, split by ``partition``.
 
@@ -133,9 +134,11 @@ def compile_with_inductor(
         before: is shown the joint graph as traced, before Inductor's own passes drop aliases.
         key: stands in torch's cache keys for all that the partition and the order of kernels
             depend on beside the graph; None leaves the caches off.
+        realize: give memory to what several kernels read and compute from more than one value. By
+            itself Inductor lets each of them compute it, for which all those values stay.
     """
     found = Compiled(workspace=workspace)
-    patches = {
+    patches: dict[str, Any] = {
         "custom_partitioner_fn": _Partitioner(partition, key),
         "joint_custom_pre_pass": _Shown(before, key),
         "layout_optimization": False,
@@ -143,6 +146,8 @@ def compile_with_inductor(
         "_post_fusion_custom_pass": _Ordering(found, key),
         "allow_buffer_reuse": False,
     }
+    if realize:
+        patches["realize_reads_threshold"] = 1
     copied = fx.Graph()
     copied.output(copied.graph_copy(module.graph, {}))
     fresh = fx.GraphModule(module, copied)

@@ -1,6 +1,7 @@
 """Inductor as the inner compiler: what its code really holds, and that a budget binds it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -68,10 +69,16 @@ class Told:
     Args:
         peaks: bytes that the code of each attempt takes.
         kept: values that the code gives memory, of those that were taken for fused.
+        planned: bytes that each plan promises.
     """
 
     def __init__(
-        self, budget: Any, peaks: list[int], monkeypatch: pytest.MonkeyPatch, *kept: str
+        self,
+        budget: Any,
+        peaks: list[int],
+        monkeypatch: pytest.MonkeyPatch,
+        *kept: str,
+        planned: int = 6_400,
     ) -> None:
         self.hints: list[Hints] = []
         self.attempt = Attempt(Options.parse(budget))
@@ -79,7 +86,7 @@ class Told:
         problem = SimpleNamespace(values=[Value(n, 0, unsaveable=FUSED) for n in names])
         split = SimpleNamespace(recomputed={"exp_again": "exp"})
         limit = self.attempt.options.budget.nbytes
-        plan = Plan("", limit, 0, 0, 0, 0.0, 0.0, 1.0, 0, (), (), (), ())
+        plan = Plan("", limit, planned, 0, 0, 0.0, 0.0, 1.0, 0, (), (), (), ())
 
         def run(attempt: Attempt, *_: Any) -> bool:
             attempt.planned = Planned(plan, cast("Problem", problem), cast("Split", split), {})
@@ -112,6 +119,15 @@ def test_what_the_code_made_is_not_taken_for_fused_again(monkeypatch: pytest.Mon
     assert told.compile().predicted_peak == 6_300
     exp = frozenset(["exp"])
     assert told.hints == [Hints(), Hints(0, exp), Hints(100, exp)]
+
+
+def test_code_that_takes_far_more_is_compiled_in_another_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = Told(6_400, [8_000, 6_500, 6_300], monkeypatch)
+    assert told.compile().predicted_peak == 6_300
+    realize = Hints(realize=True)
+    assert told.hints == [Hints(), realize, replace(realize, margin=100)]
 
 
 def test_a_budget_that_is_met_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
