@@ -36,9 +36,9 @@ from .records import Record, key_of
 
 __all__ = ["Attempt", "trains"]
 
-ATTEMPTS = 5
+ATTEMPTS = 7
 FAR = 1.1  # code that takes so many times what was planned is compiled in another way
-GROWTH = (0.0, 1 / 64, 1 / 64, 1 / 16)  # least growth of the margin after an attempt, of the budget
+GROWTH = (0, 1 / 64, 1 / 64, 1 / 16, 1 / 8, 1 / 4)  # of the margin at least, in budgets, by attempt
 
 
 class Attempt:

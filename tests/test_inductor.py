@@ -111,7 +111,7 @@ def test_the_margin_grows_faster_than_the_excess(monkeypatch: pytest.MonkeyPatch
     told = Told(6_400, ATTEMPTS * [6_401], monkeypatch)
     with pytest.raises(fxremat.BudgetError, match="needs 6401 bytes"):
         told.compile()
-    assert [h.margin for h in told.hints] == [0, 1, 101, 201, 601]
+    assert [h.margin for h in told.hints] == [0, 1, 101, 201, 601, 1401, 3001]
 
 
 def test_what_the_code_made_is_not_taken_for_fused_again(monkeypatch: pytest.MonkeyPatch) -> None:
