@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .problem import Problem
+from .problem import Phase, Problem
 
 __all__ = ["FUSED", "fresh"]
 
@@ -43,8 +43,10 @@ def fresh(problem: Problem, schedule: Sequence[int]) -> tuple[int, ...]:
         found.append(index)
 
     def stale(value: int) -> bool:
-        inputs = problem.ops[problem.producer[value]].inputs
-        return seen.get(value) != [version[v] for v in inputs]
+        maker = problem.ops[problem.producer[value]]
+        if maker.phase is Phase.BACKWARD:  # it runs once
+            return False
+        return seen.get(value) != [version[v] for v in maker.inputs]
 
     for index in schedule:
         run(index)

@@ -58,6 +58,18 @@ def test_further_runs_take_no_memory() -> None:
     assert replay(PROBLEM, after).recompute_seconds == replay(PROBLEM, before).recompute_seconds + 2
 
 
+def test_an_op_of_the_backward_runs_once() -> None:
+    """Though what its result was computed from has been made again before that is read."""
+    values = (Value("given", 0, Kind.INPUT), Value("x", 8), Value("g1", 0, unsaveable=FUSED))
+    ops = (
+        Op("x", (0,), (1,), 4.0),
+        Op("g1", (1,), (2,), 1.0, phase=Phase.BACKWARD),
+        Op("output", (2, 1), (), 0.0, phase=Phase.BACKWARD),
+    )
+    problem = Problem(values, ops, forward=(0,), backward=(1, 2))
+    assert refreshed("x g1 x output", problem) == "x g1 x output"
+
+
 def test_a_problem_without_fused_values_keeps_its_schedule() -> None:
     values = tuple(Value(v.name, 8, v.kind) for v in VALUES)
     plain = Problem(values, OPS, PROBLEM.forward, PROBLEM.backward)
