@@ -41,7 +41,7 @@ def fused_values(
     Args:
         joint: the joint graph, with Inductor's decompositions.
         storage: bytes of a traced tensor's storage.
-        apart: names of nodes that the user decides about; they are left as they are.
+        apart: names of nodes that are left as they are, such as those that the user decides about.
 
     Returns:
         For each such value, by name, the storages that are read in its place.

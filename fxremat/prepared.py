@@ -136,8 +136,9 @@ def prepare(
         plain = within(problem, regions)
         detail = Detail(plain, origins_of(joint), profile.name, _name(options), pins.weights)
         if options.inner == "inductor" and options.plan is None:
-            decided = {*pins.saved, *pins.recomputed, *pins.weights, *apart}
-            fused = fused_values(joint, sizing.storage, decided)
+            settled = {op.name for op in plain.ops if op.fixed}
+            settled.update(pins.recomputed, pins.weights, apart)
+            fused = fused_values(joint, sizing.storage, settled)
             loops = _within_loops(sizing, fused, options)
             problem = within(formulate(joint, loops, pins, fused), regions)
             detail = replace(detail, problem=problem)

@@ -166,3 +166,10 @@ def test_values_apart_take_memory_and_all_of_their_time() -> None:
         next(op.seconds for op in problem.ops if op.name == "half") for problem in found
     )
     assert little == pytest.approx(SHARE * all_of_it)
+
+
+def test_what_may_not_run_again_is_left_alone() -> None:
+    options = Options.parse(None, inner="inductor", policy={"aten.exp.default": "save"})
+    ready = prepare(gelu_like().module, 1, options)
+    values = {v.name: v.nbytes for v in ready.detail.problem.values}
+    assert (values["half"], values["exp"]) == (0, 1024)
