@@ -94,7 +94,7 @@ def _readme(folder: Path) -> str:
         for row in summary(read(folder / f"compare-{inner}.json")):
             if int(row["families"].split()[0]) < 3 or row["way"] in ("torch 0.7", "torch 0.3"):
                 continue
-            values = (f"`{inner}`", row["way"], f"{row['families']} families")
+            values = (f"`{inner}`", row["way"], row["families"])
             figures = (row["peak of plain"], row["time"], row["fxremat's time"])
             rows.append(dict(zip(columns, (*values, *figures), strict=True)))
     return markdown(rows, columns)
