@@ -31,17 +31,6 @@ def fresh(problem: Problem, schedule: Sequence[int]) -> tuple[int, ...]:
     seen: dict[int, list[int]] = {}  # versions of what a fused value was computed from
     found: list[int] = []
 
-    def run(index: int) -> None:
-        op = problem.ops[index]
-        for value in op.inputs:
-            if value in fused and stale(value):
-                run(problem.producer[value])
-        for value in op.outputs:
-            version[value] += 1
-            if value in fused:
-                seen[value] = [version[v] for v in op.inputs]
-        found.append(index)
-
     def stale(value: int) -> bool:
         maker = problem.ops[problem.producer[value]]
         if maker.phase is Phase.BACKWARD:  # it runs once
@@ -49,5 +38,16 @@ def fresh(problem: Problem, schedule: Sequence[int]) -> tuple[int, ...]:
         return seen.get(value) != [version[v] for v in maker.inputs]
 
     for index in schedule:
-        run(index)
+        waiting = [index]
+        while waiting:
+            op = problem.ops[waiting[-1]]
+            first = next((v for v in op.inputs if v in fused and stale(v)), None)
+            if first is not None:
+                waiting.append(problem.producer[first])
+                continue
+            found.append(waiting.pop())
+            for value in op.outputs:
+                version[value] += 1
+                if value in fused:
+                    seen[value] = [version[v] for v in op.inputs]
     return tuple(found)

@@ -75,3 +75,17 @@ def test_a_problem_without_fused_values_keeps_its_schedule() -> None:
     plain = Problem(values, OPS, PROBLEM.forward, PROBLEM.backward)
     text = "x half exp y g1 x y g2 output"
     assert refreshed(text, plain) == text
+
+
+def test_a_long_chain_of_fused_values_runs_again() -> None:
+    """Each is computed from the one before, and from ``x``, which is made twice."""
+    length = 3_000
+    values = [Value("given", 0, Kind.INPUT), Value("x", 8)]
+    values += [Value(f"f{n}", 0, unsaveable=FUSED) for n in range(length)]
+    ops = [Op("x", (0,), (1,), 1.0), Op("f0", (1,), (2,), 1.0)]
+    ops += [Op(f"f{n}", (n + 1, 1), (n + 2,), 1.0) for n in range(1, length)]
+    ops += [Op(f"g{n}", (length + 1, 1), (), 1.0, phase=Phase.BACKWARD) for n in range(2)]
+    forward, last = tuple(range(length + 1)), (length + 1, length + 2)
+    problem = Problem(tuple(values), tuple(ops), forward, last)
+    schedule = (*forward, last[0], 0, last[1])
+    assert fresh(problem, schedule) == (*forward, last[0], *forward, last[1])
