@@ -96,7 +96,7 @@ class Backend:
     def _with_inductor(
         self, module: fx.GraphModule, example_inputs: Sequence[Any], peers: Peers
     ) -> Callable[..., Any]:
-        """Compile, and plan again with a margin where the compiled code would break the budget."""
+        """Compile, and plan again with what the code tells until it is as asked for."""
         attempt = Attempt(self.options, self._ledger.held(), peers)
         while not attempt.compile(module, example_inputs):
             log.info("compiled code is %d bytes over the budget; planning again", attempt.excess)

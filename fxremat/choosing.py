@@ -67,14 +67,14 @@ def _choose(
     budget: Budget = options.budget
     if budget.smallest:
         return None, solver.least()
-    limit = budget.limit(solver.baseline.peak)
+    limit = budget.limit(solver.baseline.peak if hints.baseline is None else hints.baseline)
     if limit is not None and budget.nbytes is not None:
         limit -= held
     found = solver.solve(2**62 if limit is None else limit - hints.margin)
     if found is not None:
         return limit, found
     least = solver.least()
-    if limit is not None and (least.peak <= limit or hints.again):
+    if limit is not None and (least.peak <= limit or hints.baseline is not None):
         return limit, least
     message = _too_small(solver, limit or 0, least)
     if held and limit is not None and least.peak <= limit + held:

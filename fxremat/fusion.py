@@ -24,6 +24,8 @@ from passes.effects import draws
 from passes.joint import JointGraph, Role, Side
 from passes.private import OpOverload
 
+from .rules import fixed
+
 __all__ = ["SHARE", "fused_values"]
 
 SHARE = 1 / 8  # of an op's own time, within another's loop: neither launch nor traffic
@@ -64,10 +66,10 @@ def fused_values(
 
 
 def _elementwise(joint: JointGraph, node: fx.Node) -> bool:
-    """Whether a node is an op that computes one tensor element by element, and nothing else."""
+    """Whether a node is an op that computes one tensor element by element, and may do so again."""
     if joint.roles[node.name] is not Role.OP or joint.storages.get(node.name) != node.name:
         return False
-    return joint.sides[node.name] is not Side.EARLY and _fuses(node, torch.Tag.pointwise)
+    return _fuses(node, torch.Tag.pointwise) and not fixed(joint, node)
 
 
 def _fuses(node: fx.Node, *tags: torch.Tag) -> bool:

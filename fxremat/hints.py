@@ -15,14 +15,15 @@ class Hints:
         margin: bytes to stay below the budget.
         apart: values that take memory though they might have been fused.
         realize: whether the compiler is to give memory to what several kernels read.
-        again: whether a plan has been compiled before. Where none meets the budget now, the one
-            with the least peak is worth a try, since the code may take less.
+        baseline: peak in bytes of the plan that recomputes nothing as the first plan took it, which
+            a fraction then is of; None for the first plan. Where no later one meets the budget, the
+            one with the least peak is worth a try, since the code may take less.
     """
 
     margin: int = 0
     apart: frozenset[str] = frozenset()
     realize: bool = False
-    again: bool = False
+    baseline: int | None = None
 
     def __str__(self) -> str:
         """A part of cache keys."""

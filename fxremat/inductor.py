@@ -20,7 +20,7 @@ import torch
 from torch import fx
 
 from . import records
-from .budget import Budget, format_bytes
+from .budget import format_bytes
 from .errors import BudgetError
 from .fakes import signature
 from .fresh import FUSED
@@ -63,7 +63,7 @@ class Attempt:
         self.excess = 0
         self._hints = Hints()
         self._peaks: dict[Hints, int] = {}
-        self._first: Plan | None = None
+        self._baseline: int | None = None
         self._tries = 0
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
@@ -83,7 +83,8 @@ class Attempt:
             self._key = key_of(module, example_inputs, self.options, self._held)
             self._known = None if self._key is None else records.load(self._key)
             if self._known is not None:
-                self._hints, self._first = self._known.hints, self._known.plan
+                self._hints = self._known.hints
+                self._baseline = self._known.plan.baseline_peak
         self._tries += 1
         if self._run_inductor(module, example_inputs):
             return True
@@ -127,9 +128,8 @@ class Attempt:
         names = {again.get(name, name) for name in self.compiled.kept}
         fused = (v.name for v in planned.problem.values if v.unsaveable == FUSED)
         far = peak > FAR * planned.plan.predicted_peak
-        return Hints(
-            hints.margin, hints.apart.union(names.intersection(fused)), hints.realize or far
-        )
+        apart = hints.apart.union(names.intersection(fused))
+        return replace(hints, apart=apart, realize=hints.realize or far)
 
     def _after(self, limit: int | None, peak: int | None, lesson: Hints) -> Hints | None:
         """How to plan once more, if that may give what was asked for, or more of it."""
@@ -205,15 +205,14 @@ class Attempt:
         if self.planned is None or peak is None:
             return
         plan = replace(self.planned.plan, predicted_peak=peak)
-        if self._first is not None:  # the step is the same, and a fraction means the same bytes
-            first = self._first
-            plan = replace(plan, baseline_peak=first.baseline_peak, held=first.held)
+        if self._baseline is not None:  # the step is the same, and a fraction means the same bytes
+            plan = replace(plan, baseline_peak=self._baseline)
         elif not plan.recomputed:
             baseline = max(plan.baseline_peak, peak)
             fraction = self.options.budget.fraction is not None
             budget = self.options.budget.limit(baseline) if fraction else plan.budget
             plan = replace(plan, baseline_peak=baseline, budget=budget)
-        self._first = self._first or plan
+        self._baseline = plan.baseline_peak
         self.planned = replace(self.planned, plan=plan)
 
     def _peak(self) -> int | None:
@@ -227,25 +226,18 @@ class Attempt:
         handed_in = sum(v.nbytes for v in values if v.kind is Kind.TANGENT)
         return None if peaks is None else max(peaks[0], held + handed_in + peaks[1])
 
-    @property
-    def _asked(self) -> Options:
-        """The options; a fraction is of what the first attempt took for the baseline."""
-        if self._first is None or self.options.budget.fraction is None:
-            return self.options
-        return replace(self.options, budget=Budget(nbytes=self._first.budget))
-
     def _partition(
         self, joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         self.planned = plan_joint(
             joint,
             num_fwd_outputs,
-            self._asked,
+            self.options,
             external_workspaces,
             self._marks,
-            self._held if self._asked.budget.nbytes == self.options.budget.nbytes else 0,
+            self._held,
             self._peers,
-            replace(self._hints, again=self._first is not None),
+            replace(self._hints, baseline=self._baseline),
         )
         self._workspaces.update(self.planned.workspaces)
         return self.planned.split.forward, self.planned.split.backward

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import fx
@@ -27,10 +27,10 @@ from .formulate import Sizing, formulate
 from .fusion import SHARE, fused_values
 from .options import Options
 from .origins import origins_of
-from .pins import marks_in, module_paths, names, pins_of, warn_of_unmatched
+from .pins import Pins, marks_in, module_paths, names, pins_of, warn_of_unmatched
 from .planner import Planner
 from .problem import Problem
-from .regions import regions_of, within
+from .regions import Region, regions_of, within
 from .workspace import Measurement
 
 __all__ = [
@@ -70,7 +70,7 @@ class Prepared:
         workspaces: bytes that ops hold while they run, by signature.
         options: what was asked for.
         clock: seconds that each stage took.
-        plain: the problem with every op by itself, nothing fused.
+        unfused: makes the problem with every op by itself, nothing fused.
     """
 
     joint: JointGraph
@@ -78,7 +78,7 @@ class Prepared:
     workspaces: dict[str, int]
     options: Options
     clock: Clock
-    plain: Problem
+    unfused: Callable[[], Problem] = field(repr=False)
 
     @cached_property
     def planner(self) -> Planner:
@@ -88,7 +88,7 @@ class Prepared:
     @cached_property
     def reader(self) -> Planner:
         """Reads plans that were made of the graph elsewhere, whatever was taken for fused there."""
-        return self._planner(replace(self.detail, problem=self.plain))
+        return self._planner(replace(self.detail, problem=self.unfused()))
 
     def _planner(self, detail: Detail) -> Planner:
         graph = fingerprint(self.joint)
@@ -131,23 +131,25 @@ def prepare(
         seen = (workspaces or workspace.measure)(ops, device)
         pins = pins_of(joint, options.policy, marks_in(module.graph) if marks is None else marks)
         sizing = _sizing(ops, device, profile, options, seen)
-        problem = formulate(joint, sizing, pins)
-        regions = regions_of(joint, options.regions)
-        plain = within(problem, regions)
-        detail = Detail(plain, origins_of(joint), profile.name, _name(options), pins.weights)
+        fused: dict[str, tuple[str, ...]] = {}
         if options.inner == "inductor" and options.plan is None:
-            settled = {op.name for op in plain.ops if op.fixed}
-            settled.update(pins.recomputed, pins.weights, apart)
-            fused = fused_values(joint, sizing.storage, settled)
-            loops = _within_loops(sizing, fused, options)
-            problem = within(formulate(joint, loops, pins, fused), regions)
-            detail = replace(detail, problem=problem)
+            decided = {*pins.saved, *pins.recomputed, *pins.weights, *apart}
+            fused = fused_values(joint, sizing.storage, decided)
+        regions = regions_of(joint, options.regions)
+        loops = _within_loops(sizing, fused, options)
+        problem = within(formulate(joint, loops, pins, fused), regions)
+        detail = Detail(problem, origins_of(joint), profile.name, _name(options), pins.weights)
     _warn_of_guesses(joint)
     if isinstance(options.policy, tuple):
         warn_of_unmatched(joint, "policy", [p for p, _ in options.policy], names)
     warn_of_unmatched(joint, "regions", [p for p, _ in options.regions], module_paths)
     held = {key: m.workspace for key, m in seen.items()}
-    return Prepared(joint, detail, held, options, clock, plain)
+    unfused = partial(_unfused, joint, sizing, pins, regions)
+    return Prepared(joint, detail, held, options, clock, unfused)
+
+
+def _unfused(joint: JointGraph, sizing: Sizing, pins: Pins, regions: list[Region]) -> Problem:
+    return within(formulate(joint, sizing, pins), regions)
 
 
 def _name(options: Options) -> str:
@@ -211,7 +213,7 @@ def _sizing(
 
 def _within_loops(sizing: Sizing, fused: Collection[str], options: Options) -> Sizing:
     """Times of ops of which some run within the loops of others; a function's are left alone."""
-    if callable(options.cost):
+    if not fused or callable(options.cost):
         return sizing
     return replace(sizing, seconds=lambda n: sizing.seconds(n) * (SHARE if n.name in fused else 1))
 

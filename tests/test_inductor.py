@@ -69,7 +69,6 @@ class Told:
     Args:
         peaks: bytes that the code of each attempt takes.
         kept: values that the code gives memory, of those that were taken for fused.
-        planned: bytes that each plan promises.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class Told:
         peaks: list[int],
         monkeypatch: pytest.MonkeyPatch,
         *kept: str,
-        planned: int = 6_400,
     ) -> None:
         self.hints: list[Hints] = []
         self.attempt = Attempt(Options.parse(budget))
@@ -86,7 +84,7 @@ class Told:
         problem = SimpleNamespace(values=[Value(n, 0, unsaveable=FUSED) for n in names])
         split = SimpleNamespace(recomputed={"exp_again": "exp"})
         limit = self.attempt.options.budget.nbytes
-        plan = Plan("", limit, planned, 0, 0, 0.0, 0.0, 1.0, 0, (), (), (), ())
+        plan = Plan("", limit, 6_400, 0, 0, 0.0, 0.0, 1.0, 0, (), (), (), ())
 
         def run(attempt: Attempt, *_: Any) -> bool:
             attempt.planned = Planned(plan, cast("Problem", problem), cast("Split", split), {})
