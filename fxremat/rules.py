@@ -15,7 +15,8 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from passes.effects import communicates, draws, happens_once, is_custom, keeps_input
-from passes.joint import JointGraph, Role, Side, mutated_arguments
+from passes.joint import JointGraph, Role, Side
+from passes.nodes import mutated_arguments
 from passes.private import HigherOrderOperator, OpOverload
 from passes.rerun import rerun_reads
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from .effects import draws, generator, is_custom
-from .joint import JointGraph, Role, Side, leaves, mutated_arguments
+from .joint import JointGraph, Role, Side
+from .nodes import leaves, mutated_arguments, tensors_in
 from .private import OpOverload
 
 __all__ = ["rng_state", "with_early"]
@@ -63,7 +63,7 @@ class _Insertion:
                 {},
                 f"{node.name}_rng",
             )
-        like = next(t for t in pytree.tree_leaves(node.meta["val"]) if _is_tensor(t))
+        like = tensors_in(node.meta["val"])[0]
         new.meta["val"] = like.new_empty(_state_bytes(device), dtype=torch.uint8, device="cpu")
         self.states[node.name] = new.name
 
@@ -117,7 +117,7 @@ def _replayable(joint: JointGraph, node: fx.Node) -> torch.device | None:
     direct = any(isinstance(a, fx.Node) and _is_tensor(a.meta.get("val")) for a in node.args)
     if not direct and "device" not in node.kwargs:
         return None  # run_with_rng_state could not tell whose generator is meant
-    tensors = [t for t in pytree.tree_leaves(node.meta["val"]) if isinstance(t, torch.Tensor)]
+    tensors = tensors_in(node.meta["val"])
     devices = {t.device for t in tensors}
     devices |= {a.meta["val"].device for a in leaves(node) if _is_tensor(a.meta.get("val"))}
     if not tensors or len(devices) != 1:

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from .joint import JointGraph, Side, leaves, nodes_in
+from .joint import JointGraph, Side
+from .nodes import leaves, nodes_in
 from .private import run_with_rng_state
 
 __all__ = ["Form", "rerun_form", "rerun_reads"]

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from .errors import RewriteError
-from .joint import JointGraph, Role, Side, leaves
+from .joint import JointGraph, Role, Side
+from .nodes import flat_outputs, leaves
 from .private import extract_modules, graph_module, is_opaque
 from .rerun import Form, rerun_form
 
@@ -328,7 +328,7 @@ def _emit_output(state: _Replay) -> None:
     (output,) = state.joint.module.graph.find_nodes(op="output")
     cut = state.joint.num_fwd_outputs
     flat: list[Any] = []
-    for index, value in enumerate(pytree.arg_tree_leaves(*output.args)):
+    for index, value in enumerate(flat_outputs(state.joint.module.graph)):
         if not isinstance(value, fx.Node):
             flat.append(value)
         else:

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from .effects import happens_once
-from .joint import JointGraph, Role, Side, mutated_arguments
+from .joint import JointGraph, Role, Side
+from .nodes import flat_outputs, mutated_arguments
 from .private import is_opaque
 from .split import Split
 
@@ -58,11 +58,11 @@ def _check_inputs(joint: JointGraph, split: Split) -> None:
 def _check_outputs(joint: JointGraph, split: Split) -> list[fx.Node]:
     """Compare what the halves return with the joint graph's outputs; return what is handed on."""
     cut = joint.num_fwd_outputs
-    expected, forward = _outputs(joint.module), _outputs(split.forward)
+    expected, forward = flat_outputs(joint.module.graph), flat_outputs(split.forward.graph)
     if len(forward) < cut:
         raise AssertionError(f"output: the forward returns {len(forward)} values of {cut}")
     _compare("forward", forward[:cut], expected[:cut])
-    _compare("backward", _outputs(split.backward), expected[cut:])
+    _compare("backward", flat_outputs(split.backward.graph), expected[cut:])
     for value in forward[cut:]:
         if not isinstance(value, fx.Node):
             raise AssertionError(f"output: the forward hands on {value!r}, which is no node")
@@ -157,10 +157,6 @@ def _check_effects(joint: JointGraph, split: Split) -> None:
 
 def _of_forward(joint: JointGraph, name: str) -> bool:
     return joint.sides[name] is not Side.BACKWARD
-
-
-def _outputs(module: fx.GraphModule) -> list[Any]:
-    return pytree.arg_tree_leaves(*module.graph.output_node().args)
 
 
 def _is_size(node: fx.Node) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from passes.cleanup import clean
-from passes.joint import JointGraph
+from passes.joint import JointGraph, Role, Side
 
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 
@@ -292,3 +292,27 @@ class Sketch:
     def done(self, forward: list[Any], backward: list[Any]) -> JointGraph:
         self.graph.output([*forward, *backward])
         return JointGraph.from_module(fx.GraphModule({}, self.graph), len(forward))
+
+
+def by_role(graph: JointGraph, role: Role) -> list[str]:
+    """Names of the nodes that have a role."""
+    return [name for name, found in graph.roles.items() if found is role]
+
+
+def by_side(graph: JointGraph, side: Side, *roles: Role) -> str:
+    """Names of the nodes of a side that have one of some roles, ops by default."""
+    kinds = roles or (Role.OP,)
+    names = [n.name for n in graph.nodes if graph.roles[n.name] in kinds]
+    return " ".join(name for name in names if graph.sides[name] is side)
+
+
+def aliases(graph: JointGraph) -> dict[str, str]:
+    """Storages of the nodes that have none of their own."""
+    return {name: made for name, made in graph.storages.items() if name != made}
+
+
+def plain_plan(graph: JointGraph) -> tuple[list[str], list[str]]:
+    """Schedule and forward of the plan that recomputes nothing."""
+    ops = [n.name for n in graph.nodes if graph.roles[n.name] in (Role.OP, Role.OUTPUT)]
+    forward = [name for name in ops if graph.sides[name] is Side.FORWARD]
+    return [name for name in ops if graph.sides[name] is not Side.FORWARD], forward

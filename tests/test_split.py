@@ -1,4 +1,4 @@
-"""Splits of hand-made plans: their text, what they compute, and in what order; random plans."""
+"""Splits of hand-made plans: their text, what they compute, and in what order."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import fx
 
-from fxremat.rules import fixed
 from passes.cleanup import clean
-from passes.errors import RewriteError
 from passes.joint import JointGraph, Role, Side
 from passes.split import Split, split
 from passes.text import render
 from passes.verify import verify
-from tests.graphs import CASES, Step, assert_same, compiled, joint, step, step_by_halves
+from tests.graphs import CASES, assert_same, compiled, joint, plain_plan, step
 
 GOLDEN = sorted((Path(__file__).parent / "golden" / "split").glob("*.txt"))
 
@@ -50,13 +46,6 @@ def text_of(halves: Split) -> str:
     text = f"{render(halves.forward)}--- backward\n{render(halves.backward)}"
     again = " ".join(f"{new}={old}" for new, old in halves.recomputed.items())
     return f"{text}--- recomputed\n{again}\n"
-
-
-def plain_plan(graph: JointGraph) -> tuple[list[str], list[str]]:
-    """Schedule and forward of the plan that recomputes nothing."""
-    ops = [n.name for n in graph.nodes if graph.roles[n.name] in (Role.OP, Role.OUTPUT)]
-    forward = [name for name in ops if graph.sides[name] is Side.FORWARD]
-    return [name for name in ops if graph.sides[name] is not Side.FORWARD], forward
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda p: p.stem)
@@ -207,157 +196,3 @@ def test_size_of_what_only_the_backward_runs_is_read_there_at_once(side: Side) -
     x = torch.rand(3, 4)
     _, *handed = halves.forward(x)
     assert torch.equal(halves.backward(*handed, x)[0], -x.sum(0).expand(3, 4))
-
-
-# --- plans that do not fit ---------------------------------------------------------------------
-
-
-def edited(name: str, change: str) -> tuple[JointGraph, list[str], list[str]]:
-    graph = joint(name)
-    schedule, forward = plain_plan(graph)
-    if change == "unknown":
-        schedule.insert(0, "nowhere")
-    elif change == "view":
-        schedule.insert(0, "primals_1")
-    elif change == "missing":
-        schedule.remove("mul")
-    elif change == "order":
-        schedule[0], schedule[1] = schedule[1], schedule[0]
-    elif change == "twice":
-        schedule.insert(0, schedule[0])
-    elif change == "never made":
-        schedule.remove("cos")
-    elif change == "forward missing":
-        forward.remove("sin")
-    elif change == "forward last missing":
-        forward.remove("sigmoid")
-    elif change == "forward order":
-        forward.reverse()
-    elif change == "forward early":
-        forward.insert(0, "cos")
-        forward.insert(0, "cos")
-    elif change == "forward backward":
-        forward.append("mul")
-    return graph, schedule, forward
-
-
-ORDER = "must run every {} op of the graph once, in the graph's order"
-
-
-@pytest.mark.parametrize(
-    ("change", "node", "message"),
-    [
-        ("unknown", "nowhere", "this graph has no such op"),
-        ("view", "primals_1", "this graph has no such op"),
-        ("missing", "mul", ORDER.format("backward")),
-        ("order", "sigmoid_backward", ORDER.format("backward")),
-        ("twice", "mul", ORDER.format("backward")),
-        ("never made", "cos", "before any op has made it"),
-        ("forward missing", "sin", ORDER.format("forward")),
-        ("forward last missing", "sigmoid", ORDER.format("forward")),
-        ("forward order", "sin", ORDER.format("forward")),
-        ("forward early", "cos", "once only"),
-        ("forward backward", "mul", "needs the tangents"),
-    ],
-)
-def test_plan_that_does_not_fit(change: str, node: str, message: str) -> None:
-    with pytest.raises(RewriteError, match=message) as error:
-        split(*edited("chain", change))
-    assert error.value.node == node
-
-
-def test_hoisted_before_its_input() -> None:
-    graph = joint("diamond")
-    schedule, forward = plain_plan(graph)
-    with pytest.raises(RewriteError, match="the forward reads it before") as error:
-        split(graph, schedule, ["cos", *forward])
-    assert error.value.node == "exp"
-
-
-def test_a_lost_write_is_refused() -> None:
-    graph = joint("batch_norm")
-    schedule, forward = plain_plan(graph)
-    with pytest.raises(RewriteError, match="every forward op") as error:
-        split(graph, schedule, forward[:-1])
-    assert error.value.node == "copy__1"
-
-
-# --- random plans ------------------------------------------------------------------------------
-
-
-@dataclass
-class Planner:
-    """Builds a legal plan from choices: what is saved, what is forgotten, what runs once more."""
-
-    graph: JointGraph
-    data: st.DataObject
-
-    def plan(self) -> tuple[list[str], list[str]]:
-        graph = self.graph
-        ops = [n for n in graph.nodes if graph.roles[n.name] is Role.OP]
-        self.maker = {made: n for n in ops for made in graph.makes(n)}
-        free = [n for n in ops if graph.sides[n.name] is not Side.BACKWARD]
-        self.free = [n for n in free if not fixed(graph, n)]
-        names = sorted(made for n in free for made in graph.makes(n))
-        kept = self.data.draw(st.sets(st.sampled_from(names)), label="saved")
-        kept |= {made for n in free if n not in self.free for made in graph.makes(n)}
-        self.saved, self.copies, self.schedule = kept, set[str](), list[str]()
-        for node in ops:
-            if graph.sides[node.name] is Side.BACKWARD:
-                self.disturb()
-                self.emit(node)
-        (output,) = graph.module.graph.find_nodes(op="output")
-        for storage in graph.reads(output):
-            if self.maker.get(storage) in free and graph.sides[storage] is not Side.FORWARD:
-                self.provide(storage)
-        return [*self.schedule, "output"], self.order(ops)
-
-    def disturb(self) -> None:
-        if self.copies:
-            self.copies -= self.data.draw(st.sets(st.sampled_from(sorted(self.copies))))
-        if self.data.draw(st.booleans()):
-            self.emit(self.data.draw(st.sampled_from(self.free)))
-
-    def emit(self, node: fx.Node) -> None:
-        for storage in self.graph.reads(node):
-            self.provide(storage)
-        self.schedule.append(node.name)
-        if self.graph.sides[node.name] is not Side.BACKWARD:
-            self.copies |= set(self.graph.makes(node))
-
-    def provide(self, storage: str) -> None:
-        node = self.maker.get(storage)
-        if node is None or self.graph.sides[node.name] is Side.BACKWARD:
-            return
-        if storage not in self.saved | self.copies:
-            self.emit(node)
-
-    def order(self, ops: list[fx.Node]) -> list[str]:
-        """All forward ops, and the others whose results are saved, with what they need."""
-        wanted = set(self.saved)
-        for node in reversed(ops):
-            if self.graph.sides[node.name] is Side.EITHER and wanted & {*self.graph.makes(node)}:
-                wanted |= set(self.graph.reads(node))
-        return [
-            n.name
-            for n in ops
-            if self.graph.sides[n.name] is Side.FORWARD
-            or (self.graph.sides[n.name] is Side.EITHER and wanted & {*self.graph.makes(n)})
-        ]
-
-
-EAGER: dict[str, Step] = {}
-
-
-@pytest.mark.parametrize(
-    "name", ["deep", "shared_view", "pieces", "dropout", "batch_norm", "dynamic_view"]
-)
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_random_plans_give_eager_gradients(name: str, data: st.DataObject) -> None:
-    graph, case = joint(name), CASES[name]
-    schedule, forward = Planner(graph, data).plan()
-    halves = split(graph, schedule, forward)
-    verify(graph, halves)
-    got = step_by_halves(case, graph.num_fwd_outputs, halves.forward, halves.backward)
-    assert_same(got, EAGER.setdefault(name, step(case)))

@@ -1,0 +1,135 @@
+"""Compiling one graph with Inductor, split by a plan and run in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self, cast
+
+import torch._functorch.config as functorch_config
+import torch._inductor.config as inductor_config
+from torch import fx
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.custom_graph_pass import (
+    CustomGraphPass,
+    CustomPartitionerFn,
+    CustomSchedulerPass,
+)
+from torch._inductor.virtualized import V
+
+from .code import Compiled, Workspace
+from .kernels import near, ordered
+
+__all__ = ["compile_with_inductor"]
+
+Halves = tuple[fx.GraphModule, fx.GraphModule]
+Partition = Callable[..., Halves]
+
+
+def compile_with_inductor(
+    module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    partition: Partition,
+    workspace: Workspace,
+    before: Callable[[fx.Graph], None] = lambda graph: None,
+    key: str | None = None,
+    realize: bool = False,
+) -> Compiled:
+    """Compile with Inductor, its decompositions and joint-graph passes, split by ``partition``.
+
+    Args:
+        module: the graph that Dynamo captured; it is not changed.
+        example_inputs: its inputs.
+        partition: splits the joint graph, as AOTAutograd asks for it.
+        workspace: bytes that an op holds while it runs as an external kernel.
+        before: is shown the joint graph as traced, before Inductor's own passes drop aliases.
+        key: stands in torch's cache keys for all that the partition and the order of kernels
+            depend on beside the graph; None leaves the caches off.
+        realize: give memory to what several kernels read and compute from more than one value. By
+            itself Inductor lets each of them compute it, for which all those values stay.
+    """
+    found = Compiled(workspace=workspace)
+    patches: dict[str, Any] = {
+        "custom_partitioner_fn": _Partitioner(partition, key),
+        "joint_custom_pre_pass": _Shown(before, key),
+        "layout_optimization": False,
+        "reorder_for_peak_memory": False,  # _Ordering does it, with the plan's order among others
+        "_post_fusion_custom_pass": _Ordering(found, key),
+        "allow_buffer_reuse": False,
+    }
+    if realize:
+        patches["realize_reads_threshold"] = 1
+    copied = fx.Graph()
+    copied.output(copied.graph_copy(module.graph, {}))
+    fresh = fx.GraphModule(module, copied)
+    fresh.meta.update(module.meta)
+
+    # A lazy backward would be compiled, and judged, only when it is first run.
+    settings = {"force_non_lazy_backward_lowering": True}
+    if key is None:
+        settings["enable_autograd_cache"] = False
+    with functorch_config.patch(settings), V.set_choices_handler(near(V.choices)):
+        found.run = cast(
+            "Callable[..., Any]",
+            compile_fx(fresh, example_inputs, config_patches=patches),
+        )
+    return found
+
+
+class _Keyed:
+    """Part of Inductor's configuration, which it copies for each graph and pickles for its keys.
+
+    All copies report to one place; what is pickled is the key.
+    """
+
+    key: str | None
+
+    def uuid(self) -> Any | None:
+        """What this depends on, or None to leave the caches off."""
+        return self.key
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (f"{type(self).__name__} {self.uuid()}",)
+
+
+class _Shown(_Keyed, CustomGraphPass):
+    """Shows the joint graph as traced, then lets the user's own pass have it."""
+
+    def __init__(self, before: Callable[[fx.Graph], None], key: str | None) -> None:
+        self.before, self.key = before, key
+        own = inductor_config.joint_custom_pre_pass
+        self.own = own if isinstance(own, (tuple, list)) else () if own is None else (own,)
+
+    def __call__(self, graph: fx.Graph) -> None:
+        self.before(graph)
+        for own in self.own:
+            own(graph)
+
+    def uuid(self) -> Any | None:
+        owns = [getattr(own, "uuid", lambda: None)() for own in self.own]
+        return None if self.key is None or None in owns else (self.key, *owns)
+
+
+class _Partitioner(_Keyed, CustomPartitionerFn):
+    """Splits the joint graph."""
+
+    def __init__(self, partition: Partition, key: str | None) -> None:
+        self.partition, self.key = partition, key
+
+    def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> Halves:
+        return self.partition(gm, joint_inputs, **kwargs)
+
+
+class _Ordering(_Keyed, CustomSchedulerPass):
+    """Orders the kernels of a graph after fusion, and takes note of the graph."""
+
+    def __init__(self, found: Compiled, key: str | None) -> None:
+        self.found, self.key = found, key
+
+    def __call__(self, nodes: list[Any]) -> list[Any]:
+        if not nodes:
+            return nodes
+        self.found.graphs.append(V.graph)
+        return ordered(nodes, self.found.workspace)
