@@ -42,9 +42,9 @@ from benchmarks import byhand, forks, harness, pictures
 from benchmarks.harness import MIB, Case
 from benchmarks.results import Results, add_options
 from benchmarks.zoo import chain, gpt, resnet
-from fxremat import measure
-from fxremat.plans import Plan
-from fxremat.wording import error_line
+from fxremat.base import measure
+from fxremat.base.units import error_line
+from fxremat.plans.plan import Plan
 
 __all__ = ["CLAIMS", "COLUMNS", "MODELS", "main", "run_case", "shown"]
 

@@ -34,8 +34,8 @@ from typing import Any
 
 from benchmarks import families, harness, zoo
 from benchmarks.problems import joint_of, problem_of
-from fxremat.problem import Problem
-from fxremat.solvers.peak import PeakSolver
+from fxremat.problem.types import Problem
+from fxremat.solver.peak import PeakSolver
 
 __all__ = ["Answer", "Curve", "curve", "main"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from fxremat.wording import error_line
+from fxremat.base.units import error_line
 
 __all__ = ["run_forked"]
 

@@ -6,9 +6,9 @@
     python -m benchmarks.gap --several --models chain6,chain8 --json FILE
 
 Each row of the first table is one limit of one instance. A fresh solver at its defaults answers, as
-for a user who asks for one budget; the exact solver (fxremat/solvers/exact.py) starts from that
-answer and looks for cheaper plans. Costs come from a fixed profile by the roofline and workspaces
-are left out.
+for a user who asks for one budget; the exact solver (fxremat/solver/exact/solve.py) starts from
+that answer and looks for cheaper plans. Costs come from a fixed profile by the roofline and
+workspaces are left out.
 
     graph       aten: as traced; decomposed: with Inductor's decompositions
     fraction    the limit on the peak, as a fraction of the peak of the plan that recomputes nothing
@@ -42,9 +42,9 @@ from pathlib import Path
 
 from benchmarks import families, harness, pictures, zoo
 from benchmarks.problems import joint_of, problem_of
-from fxremat.problem import Problem
-from fxremat.solvers.exact import Exact, solve_several, solve_single
-from fxremat.solvers.peak import PeakSolver
+from fxremat.problem.types import Problem
+from fxremat.solver.exact.solve import Exact, solve_several, solve_single
+from fxremat.solver.peak import PeakSolver
 
 __all__ = ["Cell", "condensed", "main", "measure", "summary"]
 

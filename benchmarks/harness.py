@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fxremat.tables import print_table
-from fxremat.targets import import_file
+from fxremat.base.tables import print_table
+from fxremat.cli.targets import import_file
 
 __all__ = [
     "HERE",

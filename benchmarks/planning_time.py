@@ -36,7 +36,8 @@ from torch._inductor.utils import fresh_cache
 
 import fxremat
 from benchmarks import harness
-from fxremat import inductor, planning
+from fxremat.backends import inductor
+from fxremat.planning import pipeline
 
 __all__ = ["main", "run_case"]
 
@@ -96,8 +97,8 @@ def _fxremat(
     stages = dict.fromkeys(STAGES, 0.0)
     calls = []
 
-    def plan_joint(*args: Any, **more: Any) -> planning.Planned:
-        planned = planning.plan_joint(*args, **more)
+    def plan_joint(*args: Any, **more: Any) -> pipeline.Planned:
+        planned = pipeline.plan_joint(*args, **more)
         for stage in STAGES:
             stages[stage] += planned.plan.timings[stage]
         calls.append(planned)

@@ -40,8 +40,8 @@ from torch._inductor.utils import fresh_cache
 import fxremat
 from benchmarks import harness
 from benchmarks.harness import MIB
-from fxremat import measure
-from fxremat.errors import BudgetError
+from fxremat.base import measure
+from fxremat.base.errors import BudgetError
 
 __all__ = ["main", "run_case"]
 

@@ -22,16 +22,16 @@ import torch
 from benchmarks import families, harness
 from benchmarks.harness import MIB
 from benchmarks.llama import llama as llama_model
-from fxremat import workspace
-from fxremat.cost import CostModel
-from fxremat.fakes import signature, storage_bytes
-from fxremat.formulate import Sizing, formulate
-from fxremat.problem import Problem
-from fxremat.profiles import DeviceProfile
-from fxremat.solvers.peak import PeakSolver
-from fxremat.tracing import trace_joint
-from passes.cleanup import clean
-from passes.joint import JointGraph
+from fxremat.costs import workspace
+from fxremat.costs.devices import DeviceProfile
+from fxremat.costs.model import CostModel
+from fxremat.costs.tensor_meta import signature, storage_bytes
+from fxremat.frontend.build import Sizing, formulate
+from fxremat.frontend.trace import trace_joint
+from fxremat.problem.types import Problem
+from fxremat.solver.peak import PeakSolver
+from passes.analysis.joint import JointGraph
+from passes.cleanup.clean import clean
 
 __all__ = [
     "FIXTURES",

@@ -45,9 +45,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, problems
-from fxremat.problem import Problem
-from fxremat.solvers.peak import PeakSolver
-from fxremat.solvers.pool import Point
+from fxremat.problem.types import Problem
+from fxremat.solver.pareto import Point
+from fxremat.solver.peak import PeakSolver
 
 __all__ = ["Size", "Solve", "best", "exponents", "main", "measure", "traced"]
 

@@ -26,8 +26,8 @@ from typing import Any
 from benchmarks import harness
 from benchmarks.harness import MIB
 from benchmarks.problems import PROFILE, capture, problem_of
-from fxremat.problem import Problem
-from fxremat.solvers.peak import PeakSolver
+from fxremat.problem.types import Problem
+from fxremat.solver.peak import PeakSolver
 
 __all__ = ["PROFILE", "Curve", "capture", "curve", "main", "problem_of"]
 

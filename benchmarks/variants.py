@@ -25,9 +25,9 @@ from torch._functorch import config as functorch_config
 
 import fxremat
 from benchmarks import byhand, forks, harness, pretrained
-from fxremat import measure
-from fxremat.errors import BudgetError
-from fxremat.wording import error_line
+from fxremat.base import measure
+from fxremat.base.errors import BudgetError
+from fxremat.base.units import error_line
 
 __all__ = ["HAND", "measured", "run_case"]
 

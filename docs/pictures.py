@@ -17,12 +17,12 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are no package that is installed
 
 import fxremat  # noqa: E402
 from benchmarks.zoo import chain, gpt  # noqa: E402
-from fxremat.drawings.charts import frontier_chart, timeline_chart  # noqa: E402
-from fxremat.drawings.graphs import flow_network, joint_graph  # noqa: E402
-from fxremat.drawings.svg import to_svg  # noqa: E402
-from fxremat.files import write_text  # noqa: E402
-from fxremat.frontiers import Frontier  # noqa: E402
-from fxremat.plans import Plan  # noqa: E402
+from fxremat.base.files import write_text  # noqa: E402
+from fxremat.inspect.drawings.charts import frontier_chart, timeline_chart  # noqa: E402
+from fxremat.inspect.drawings.graphs import flow_network, joint_graph  # noqa: E402
+from fxremat.inspect.drawings.svg import to_svg  # noqa: E402
+from fxremat.plans.frontier import Frontier  # noqa: E402
+from fxremat.plans.plan import Plan  # noqa: E402
 
 FOLDER = Path(__file__).parent / "pictures"
 DEVICE = "a100"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import fxremat
-from fxremat.measure import peak_bytes
+from fxremat.base.measure import peak_bytes
 
 MIB = 2**20
 

@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import fxremat
 from characters import batches, read_text
-from fxremat.measure import peak_bytes
+from fxremat.base.measure import peak_bytes
 from gpt import GPT
 
 MIB = 2**20

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import fxremat
-from fxremat.measure import peak_bytes
+from fxremat.base.measure import peak_bytes
 
 
 def main(argv: Sequence[str] | None = None) -> int:

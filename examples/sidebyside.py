@@ -25,8 +25,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import fxremat
-from fxremat.measure import peak_bytes, time_ratio
-from fxremat.tables import print_table
+from fxremat.base.measure import peak_bytes, time_ratio
+from fxremat.base.tables import print_table
 
 __all__ = ["Row", "Way", "compare", "in_process", "measured", "options"]
 

@@ -35,8 +35,8 @@ from tqdm import tqdm
 
 import fxremat
 from characters import batches, read_text
-from fxremat.errors import RematError
-from fxremat.measure import peak_bytes, time_ratio
+from fxremat.base.errors import RematError
+from fxremat.base.measure import peak_bytes, time_ratio
 from gpt import GPT
 
 MIB = 2**20

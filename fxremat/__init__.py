@@ -4,10 +4,11 @@
 that the peak of the training step stays within the budget, for the least extra time.
 """
 
-from .advising import Advice, advise
-from .backends import Backend, backend
-from .budget import Budget
-from .errors import (
+from fxremat.api.batch_size import Advice, advise
+from fxremat.api.offline import frontier, plan
+from fxremat.backends.backend import Backend, backend
+from fxremat.base.budget import Budget
+from fxremat.base.errors import (
     BudgetError,
     CostError,
     GraphError,
@@ -17,10 +18,9 @@ from .errors import (
     RematError,
     RewriteError,
 )
-from .frontiers import Frontier
-from .offline import frontier, plan
-from .pins import recompute, region, save
-from .plans import Plan
+from fxremat.constraints.user import recompute, region, save
+from fxremat.plans.frontier import Frontier
+from fxremat.plans.plan import Plan
 
 __version__ = "0.1.0"
 

@@ -1,8 +1,8 @@
-"""``python -m fxremat``: see :mod:`fxremat.cli`."""
+"""``python -m fxremat``: see :mod:`fxremat.cli.parser`."""
 
 import sys
 
-from .cli import main
+from fxremat.cli.parser import main
 
 if __name__ == "__main__":
     sys.exit(main())

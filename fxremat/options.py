@@ -10,12 +10,12 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any, Literal, NoReturn, cast
 
-from fxremat.budget import Budget
-from fxremat.errors import OptionError
-from fxremat.pins import VERDICTS, Policy
-from fxremat.plans import Plan
-from fxremat.profiles import DeviceProfile
-from fxremat.strategies import NAMES
+from fxremat.base.budget import Budget
+from fxremat.base.errors import OptionError
+from fxremat.constraints.user import VERDICTS, Policy
+from fxremat.costs.devices import DeviceProfile
+from fxremat.planning.strategies import NAMES
+from fxremat.plans.plan import Plan
 
 __all__ = ["Cost", "Infeasible", "Inner", "Options", "Ranks", "Solver"]
 
@@ -57,7 +57,7 @@ class Options:
             that was made for it; budgets are those of the plans.
         strategy: what people do by hand, instead of a budget: ``"none"``, ``"full"`` (every block),
             ``"every"`` (every ``k`` blocks), ``"sqrt"``, ``"selective"``, see
-            :mod:`fxremat.strategies`; or ``"auto"``, the knee of the frontier.
+            :mod:`fxremat.planning.strategies`; or ``"auto"``, the knee of the frontier.
         k: blocks in one stretch, for ``strategy="every"``.
         ranks: where several processes train a model (``torch.distributed``): ``"same"``, all ranks
             take the plan that rank 0 makes, and graphs that differ are an error; or ``"own"``, each

@@ -1,4 +1,4 @@
-"""Errors of the graph passes; the whole tree is drawn in ``fxremat.errors``."""
+"""Errors of the graph passes; the whole tree is drawn in ``fxremat.base.errors``."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from itertools import chain, combinations
 
-from fxremat.problem import Kind, Op, Phase, Problem, Value
-from fxremat.timeline import replay
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Kind, Op, Phase, Problem, Value
 
 
 def random_problem(seed: int, *, most: int = 7, rules: bool = False) -> Problem:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import networkx as nx
 
-from fxremat.detail import Detail, Origin
-from fxremat.drawings import graphs
-from fxremat.planner import Planner
-from fxremat.plans import Plan
-from fxremat.problem import Problem
-from fxremat.solvers.pool import Point
-from fxremat.solvers.starts import just_in_time
+from fxremat.inspect.drawings import graphs
+from fxremat.planning.planner import Planner
+from fxremat.plans.plan import Plan
+from fxremat.problem.provenance import Detail, Origin
+from fxremat.problem.types import Problem
+from fxremat.solver.pareto import Point
+from fxremat.solver.seeds.cuts import just_in_time
 from tests.problems import chain
 
 ALL = [graphs.joint_graph, graphs.flow_network, graphs.forward_graph, graphs.backward_graph]

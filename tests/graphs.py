@@ -17,8 +17,8 @@ from functorch.compile import (  # type: ignore[import-untyped]
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from passes.cleanup import clean
-from passes.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role, Side
+from passes.cleanup.clean import clean
 
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fxremat.network import Prices
-from fxremat.problem import Kind, Op, Phase, Problem, Value
+from fxremat.problem.types import Kind, Op, Phase, Problem, Value
+from fxremat.solver.mincut.network import Prices
 
 
 class Draft:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import gelu
 
-from fxremat.measure import peak_bytes
-from fxremat.plans import Plan
+from fxremat.base.measure import peak_bytes
+from fxremat.plans.plan import Plan
 
 Found = dict[str, Any]
 WIDTH, ROWS, DEPTH = 32, 512, 4

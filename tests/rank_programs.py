@@ -32,11 +32,11 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 
 import fxremat
-from fxremat import planning
-from fxremat.choosing import decide
-from fxremat.hints import NO_HINTS, Hints
-from fxremat.plans import Plan
-from fxremat.prepared import Prepared
+from fxremat.frontend.analyze import Prepared
+from fxremat.planning import pipeline
+from fxremat.planning.feedback import NO_HINTS, Hints
+from fxremat.planning.select import decide
+from fxremat.plans.plan import Plan
 from tests.rank_models import (
     ROWS,
     SOON,
@@ -183,8 +183,8 @@ class Seen:
         self.collectives: list[list[str]] = []
 
     def __call__(self, module: Any, inputs: Sequence[Any]) -> Any:
-        from passes.effects import communicates
-        from passes.private import run_op_by_op
+        from passes.analysis.effects import communicates
+        from passes.torch_internals import run_op_by_op
 
         self.collectives.append([n.name for n in module.graph.nodes if communicates(n)])
         return run_op_by_op(module, inputs)
@@ -205,7 +205,7 @@ def step(budget: object = 0.5, rows: int = ROWS, **options: Any) -> tuple[Any, C
 def odd_decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
     """Plans that are another rank's own: each rank aims at a share of its own."""
     share = 0.5 + 0.2 * dist.get_rank()
-    options = replace(ready.options, budget=fxremat.budget.Budget(fraction=share))
+    options = replace(ready.options, budget=fxremat.Budget(fraction=share))
     return decide(replace(ready, options=options), hints, held)
 
 
@@ -224,12 +224,12 @@ def agreement() -> Found:
     found: Found = {}
 
     backend, once = step()
-    with mock.patch.object(planning, "decide", odd_decide):
+    with mock.patch.object(pipeline, "decide", odd_decide):
         once()
     found["same"] = told(backend.plans)
 
     backend, once = step(ranks="own")
-    with mock.patch.object(planning, "decide", odd_decide):
+    with mock.patch.object(pipeline, "decide", odd_decide):
         once()
     found["own"] = told(backend.plans)
 
@@ -243,7 +243,7 @@ def agreement() -> Found:
 
     backend, once = step()
     once()
-    with mock.patch.object(planning, "decide", odd_decide):
+    with mock.patch.object(pipeline, "decide", odd_decide):
         once(ROWS // 2)  # a recompilation on all ranks
     found["again"] = told(backend.plans)
 
@@ -255,7 +255,7 @@ def agreement() -> Found:
     found["options"] = failure(once)
 
     _, once = step()
-    with mock.patch.object(planning, "decide", failing_decide):
+    with mock.patch.object(pipeline, "decide", failing_decide):
         found["fails"] = failure(once)
 
     store.set_timeout(SOON)

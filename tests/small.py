@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import fxremat
-from fxremat.backends import Backend
+from fxremat.backends.backend import Backend
 
 Step = tuple[nn.Module, torch.Tensor]
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import fxremat
-from fxremat.frontiers import Frontier
-from fxremat.plans import Plan
+from fxremat.plans.frontier import Frontier
+from fxremat.plans.plan import Plan
 
 
 class Blocks(nn.Module):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from fxremat.network import Prices
-from fxremat.problem import Kind, Op, Phase, Problem, Value
+from fxremat.problem.types import Kind, Op, Phase, Problem, Value
+from fxremat.solver.mincut.network import Prices
 
 
 class _Drawn:

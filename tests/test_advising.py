@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import fxremat
-from fxremat.advising import Advice
-from fxremat.errors import BudgetError, OptionError
+from fxremat.api.batch_size import Advice
+from fxremat.base.errors import BudgetError, OptionError
 from tests.steps import blocks
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch._dynamo.exc import BackendCompilerFailed
 
 import fxremat
-from passes.private import _resampling
+from passes.torch_internals import _resampling
 from tests.small import (
     BUDGETS,
     MODELS,

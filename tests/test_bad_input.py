@@ -12,9 +12,9 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import fxremat
 from fxremat import BudgetError, GraphError, InfeasibleError, OptionError, RewriteError
-from fxremat.solvers.peak import PeakSolver
-from passes.joint import JointGraph
-from passes.split import split
+from fxremat.solver.peak import PeakSolver
+from passes.analysis.joint import JointGraph
+from passes.split.split import split
 from tests import problems
 
 

@@ -16,9 +16,9 @@ from benchmarks import (
     zoo,
 )
 from benchmarks.llama import llama
-from fxremat.floor import floor
-from fxremat.problem import Problem
-from fxremat.solvers.peak import PeakSolver
+from fxremat.problem.types import Problem
+from fxremat.solver.bounds.peak import floor
+from fxremat.solver.peak import PeakSolver
 
 
 def test_zoo_lists_a_finite_loss_for_each_model(

@@ -6,14 +6,14 @@ import random
 import pytest
 from hypothesis import given, settings
 
-from fxremat.bound import TimeBound
-from fxremat.errors import InfeasibleError
-from fxremat.moments import BOUNDARY, moment
-from fxremat.problem import Kind, Phase, Problem
-from fxremat.solvers.starts import baseline
-from fxremat.solvers.state import State
-from fxremat.solvers.table import Table
-from fxremat.timeline import replay
+from fxremat.base.errors import InfeasibleError
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Kind, Phase, Problem
+from fxremat.solver.bounds.closure import BOUNDARY, moment
+from fxremat.solver.bounds.time import TimeBound
+from fxremat.solver.flat import Table
+from fxremat.solver.schedule.state import State
+from fxremat.solver.seeds.cuts import baseline
 from tests import problems
 from tests.brute import cheapest, random_problem, random_schedule
 from tests.problems import Draft

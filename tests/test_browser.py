@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 import fxremat
-from fxremat.budget import format_bytes
-from fxremat.explain import Explainer
-from fxremat.frontiers import Frontier
-from fxremat.plans import Plan
-from fxremat.verdicts import Choice
+from fxremat.base.budget import format_bytes
+from fxremat.inspect.decisions import Choice
+from fxremat.inspect.explain import Explainer
+from fxremat.plans.frontier import Frontier
+from fxremat.plans.plan import Plan
 from tests.steps import curve, half
 from tests.test_reports import hostile
 

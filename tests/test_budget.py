@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fxremat.budget import Budget, format_bytes
-from fxremat.errors import BudgetError
+from fxremat.base.budget import Budget, format_bytes
+from fxremat.base.errors import BudgetError
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from fxremat.detail import Detail
-from fxremat.drawings import charts, graphs
-from fxremat.drawings.dot import to_dot
-from fxremat.drawings.levels import baseline_levels, thinned
-from fxremat.drawings.style import NODES
-from fxremat.drawings.svg import to_svg
-from fxremat.errors import OptionError
-from fxremat.explain import Explainer
-from fxremat.planner import Planner
-from fxremat.problem import Kind, Phase
+from fxremat.base.errors import OptionError
+from fxremat.inspect.drawings import charts, graphs
+from fxremat.inspect.drawings.dot import to_dot
+from fxremat.inspect.drawings.levels import baseline_levels, thinned
+from fxremat.inspect.drawings.style import NODES
+from fxremat.inspect.drawings.svg import to_svg
+from fxremat.inspect.explain import Explainer
+from fxremat.planning.planner import Planner
+from fxremat.problem.provenance import Detail
+from fxremat.problem.types import Kind, Phase
 from tests.problems import Draft
 from tests.steps import curve, half
 

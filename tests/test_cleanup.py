@@ -15,8 +15,8 @@ from functorch.compile import (  # type: ignore[import-untyped]
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import checkpoint
 
-from passes.cleanup import clean, drop_no_ops, remove_dead
-from passes.text import render
+from passes.cleanup.clean import clean, drop_no_ops, remove_dead
+from passes.printer import render
 
 aten = torch.ops.aten
 FORWARD, BACKWARD = {"partitioner_tag": "is_forward"}, {"partitioner_tag": "is_backward"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fxremat.cli import main
-from fxremat.plans import Plan
+from fxremat.cli.parser import main
+from fxremat.plans.plan import Plan
 from tests.steps import curve, half
 
 TRAIN = """

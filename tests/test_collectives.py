@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from passes.joint import JointGraph, Side
+from passes.analysis.joint import JointGraph, Side
 
 
 def test_a_collective_of_the_backward_stays_there() -> None:

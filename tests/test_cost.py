@@ -14,11 +14,11 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from fxremat import counts
-from fxremat.cost import CostModel, NodeCost, node_cost, storage_bytes
-from fxremat.errors import CostError
-from fxremat.fakes import GUESS, signature, unbounded
-from fxremat.profiles import DeviceProfile
+from fxremat.base.errors import CostError
+from fxremat.costs import counts
+from fxremat.costs.devices import DeviceProfile
+from fxremat.costs.model import CostModel, NodeCost, node_cost, storage_bytes
+from fxremat.costs.tensor_meta import GUESS, signature, unbounded
 
 aten = torch.ops.aten
 Mode = Literal["fake", "symbolic"]
@@ -178,7 +178,7 @@ def test_storage_bytes_round_up_and_see_the_whole_storage() -> None:
 def test_equal_nodes_are_costed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = traced(lambda x: x.sin().sin().sin(), torch.ones(4))
     calls: list[Node] = []
-    monkeypatch.setattr("fxremat.cost.counts.flops", calls.append)
+    monkeypatch.setattr("fxremat.costs.model.counts.flops", calls.append)
     model = CostModel(PROFILE)
     assert len({model.cost(n) for n in graph.nodes if n.op == "call_function"}) == 1
     assert len(calls) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fxremat.plans import SavedValue
+from fxremat.plans.plan import SavedValue
 from tests.steps import curve, half
 
 

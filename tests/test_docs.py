@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import fxremat
-from fxremat.cli import main
+from fxremat.cli.parser import main
 from tests.test_cli import TRAIN
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import networkx as nx
 import pytest
 
-from fxremat.drawings.dot import quote, to_dot
-from fxremat.drawings.svg import to_svg
+from fxremat.inspect.drawings.dot import quote, to_dot
+from fxremat.inspect.drawings.svg import to_svg
 from tests.drawn import ALL, nasty
 from tests.graphviz import statements
 from tests.steps import half

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fxremat.drawings import graphs
-from fxremat.drawings.dot import to_dot
-from fxremat.drawings.style import EDGES, NODES
-from fxremat.drawings.svg import to_svg
-from fxremat.errors import OptionError
-from fxremat.mincut import minimum_cut
-from fxremat.planner import Planner
-from fxremat.plans import Plan
-from fxremat.problem import Phase, Problem
-from fxremat.solvers.starts import just_in_time
-from fxremat.timeline import replay
+from fxremat.base.errors import OptionError
+from fxremat.inspect.drawings import graphs
+from fxremat.inspect.drawings.dot import to_dot
+from fxremat.inspect.drawings.style import EDGES, NODES
+from fxremat.inspect.drawings.svg import to_svg
+from fxremat.planning.planner import Planner
+from fxremat.plans.plan import Plan
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Phase, Problem
+from fxremat.solver.mincut.cutter import minimum_cut
+from fxremat.solver.seeds.cuts import just_in_time
 from tests.drawn import ALL, edges, kinds, plan_of, saving, twice
 from tests.graphviz import statements
 from tests.problems import BEST, chain, either, flat_prices, held, two_outputs

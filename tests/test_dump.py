@@ -11,15 +11,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from fxremat import dump
-from fxremat.detail import Detail
-from fxremat.drawings import charts
-from fxremat.dump import check_folder, dump_plan
-from fxremat.errors import OptionError
-from fxremat.planner import Planner
-from fxremat.plans import Plan
-from fxremat.solvers.pool import Point
-from fxremat.solvers.starts import baseline
+from fxremat.base.errors import OptionError
+from fxremat.inspect import dump
+from fxremat.inspect.drawings import charts
+from fxremat.inspect.dump import check_folder, dump_plan
+from fxremat.planning.planner import Planner
+from fxremat.plans.plan import Plan
+from fxremat.problem.provenance import Detail
+from fxremat.solver.pareto import Point
+from fxremat.solver.seeds.cuts import baseline
 from tests.problems import chain
 from tests.steps import curve, half
 

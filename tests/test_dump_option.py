@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import fxremat
-from fxremat.errors import OptionError
-from fxremat.plans import Plan
+from fxremat.base.errors import OptionError
+from fxremat.plans.plan import Plan
 from tests.steps import Blocks, blocks
 
 DRAWN = [f"{n}.{e}" for n in ("joint", "network", "forward", "backward") for e in ("dot", "svg")]

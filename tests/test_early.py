@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fxremat
-from fxremat.plans import Plan
+from fxremat.plans.plan import Plan
 
 pytestmark = pytest.mark.filterwarnings("ignore:no plan found within")
 

@@ -12,16 +12,16 @@ from itertools import chain, combinations, product
 import pytest
 from hypothesis import given, settings
 
-from fxremat.problem import Kind, Phase, Problem
-from fxremat.solvers import milp
-from fxremat.solvers.exact import Exact, polish, solve_several, solve_single
-from fxremat.solvers.exact_several import Several
-from fxremat.solvers.exact_single import Single
-from fxremat.solvers.pool import Point
-from fxremat.solvers.rows import Rows
-from fxremat.solvers.stages import Stages
-from fxremat.solvers.starts import baseline
-from fxremat.timeline import Timeline, replay
+from fxremat.problem.replay import Timeline, replay
+from fxremat.problem.types import Kind, Phase, Problem
+from fxremat.solver.exact import milp
+from fxremat.solver.exact.rows import Rows
+from fxremat.solver.exact.several import Several
+from fxremat.solver.exact.single import Single
+from fxremat.solver.exact.solve import Exact, polish, solve_several, solve_single
+from fxremat.solver.exact.stages import Stages
+from fxremat.solver.pareto import Point
+from fxremat.solver.seeds.cuts import baseline
 from tests.brute import cheapest, least_single, random_problem, single_choices
 from tests.problems import BEST, Draft, overwritten_input
 from tests.strategies import problems

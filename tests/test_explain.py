@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from fxremat.detail import Detail
-from fxremat.errors import OptionError
-from fxremat.explain import Explainer
-from fxremat.planner import Planner
-from fxremat.plans import Plan
-from fxremat.problem import Problem
-from fxremat.solvers.pool import Point
-from fxremat.solvers.starts import just_in_time
-from fxremat.verdicts import Choice
-from fxremat.wording import format_seconds
+from fxremat.base.errors import OptionError
+from fxremat.base.units import format_seconds
+from fxremat.inspect.decisions import Choice
+from fxremat.inspect.explain import Explainer
+from fxremat.planning.planner import Planner
+from fxremat.plans.plan import Plan
+from fxremat.problem.provenance import Detail
+from fxremat.problem.types import Problem
+from fxremat.solver.pareto import Point
+from fxremat.solver.seeds.cuts import just_in_time
 from tests.problems import chain, held, nothing_needed, random_op, unsaveable
 from tests.steps import half
 

@@ -4,9 +4,9 @@ import random
 
 from hypothesis import given, settings
 
-from fxremat.floor import floor
-from fxremat.problem import Problem
-from fxremat.timeline import replay
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Problem
+from fxremat.solver.bounds.peak import floor
 from tests import problems
 from tests.brute import random_problem, single_choices
 from tests.strategies import problems as random_problems

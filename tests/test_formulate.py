@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, fx
 
-from fxremat.formulate import Sizing, formulate
-from fxremat.problem import Kind, Phase, Problem, Value
-from passes.joint import JointGraph
+from fxremat.frontend.build import Sizing, formulate
+from fxremat.problem.types import Kind, Phase, Problem, Value
+from passes.analysis.joint import JointGraph
 from tests.graphs import CASES, Sketch, joint
 
 aten = torch.ops.aten

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fxremat.fresh import FUSED, fresh
-from fxremat.problem import Kind, Op, Phase, Problem, Value
-from fxremat.timeline import replay
+from fxremat.problem.fused_values import FUSED, fresh
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Kind, Op, Phase, Problem, Value
 
 VALUES = (
     Value("given", 0, Kind.INPUT),

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from fxremat.frontiers import Frontier, knee
-from fxremat.timeline import replay
+from fxremat.plans.frontier import Frontier, knee
+from fxremat.problem.replay import replay
 from tests.steps import curve, half
 
 

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from fxremat.formulate import Sizing, formulate
-from fxremat.fresh import FUSED
-from fxremat.fusion import SHARE, fused_values
+from fxremat.distributed.agreement import _taken
+from fxremat.frontend.analyze import prepare
+from fxremat.frontend.build import Sizing, formulate
+from fxremat.frontend.fusion import SHARE, fused_values
 from fxremat.options import Options
-from fxremat.peers import _taken
-from fxremat.prepared import prepare
-from fxremat.recall import recall
-from fxremat.solvers.pool import Point
-from passes.joint import JointGraph, Role, Side
+from fxremat.planning.reapply import recall
+from fxremat.problem.fused_values import FUSED
+from fxremat.solver.pareto import Point
+from passes.analysis.joint import JointGraph, Role, Side
 from tests.graphs import Sketch
 
 aten = torch.ops.aten

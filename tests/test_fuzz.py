@@ -14,11 +14,11 @@ from torch import Tensor, fx
 from torch.nn import functional
 
 import fxremat
-from fxremat.errors import BudgetError
+from fxremat.base.errors import BudgetError
+from fxremat.frontend.trace import trace_joint
 from fxremat.options import Options
-from fxremat.planning import Planned, plan_joint
-from fxremat.timeline import replay
-from fxremat.tracing import trace_joint
+from fxremat.planning.pipeline import Planned, plan_joint
+from fxremat.problem.replay import replay
 from tests.programs import ONE, TWO, Program, outcome
 from tests.programs import programs as training_programs
 

@@ -11,15 +11,15 @@ from torch import Tensor, fx
 from torch._inductor.utils import fresh_cache
 
 import fxremat
-from fxremat import records
-from fxremat.fresh import FUSED
-from fxremat.hints import Hints
-from fxremat.inductor import ATTEMPTS, Attempt
+from fxremat.backends import plan_cache
+from fxremat.backends.inductor import ATTEMPTS, Attempt
 from fxremat.options import Options
-from fxremat.planning import Planned
-from fxremat.plans import Plan
-from fxremat.problem import Problem, Value
-from passes.split import Split
+from fxremat.planning.feedback import Hints
+from fxremat.planning.pipeline import Planned
+from fxremat.plans.plan import Plan
+from fxremat.problem.fused_values import FUSED
+from fxremat.problem.types import Problem, Value
+from passes.split.split import Split
 from tests.small import BUDGETS, compiled, made, make, measure, step
 
 # Inductor warns of what it does not find on this machine; that is not under test.
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 @pytest.fixture(autouse=True)
 def _cold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is taken from a cache."""
-    monkeypatch.setattr(records, "load", lambda key: None)
+    monkeypatch.setattr(plan_cache, "load", lambda key: None)
     with fresh_cache():
         yield
 
@@ -91,7 +91,7 @@ class Told:
             self.hints.append(attempt._hints)
             return False
 
-        monkeypatch.setattr("fxremat.inductor.key_of", lambda *_: None)
+        monkeypatch.setattr("fxremat.backends.inductor.key_of", lambda *_: None)
         monkeypatch.setattr(Attempt, "_run_inductor", run)
         monkeypatch.setattr(Attempt, "_peak", lambda _: peaks[len(self.hints) - 1])
         monkeypatch.setattr(type(self.attempt.compiled), "kept", frozenset(kept))

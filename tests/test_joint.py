@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from passes.joint import Role, Side
-from passes.nodes import mutated_arguments
+from passes.analysis.joint import Role, Side
+from passes.node_utils import mutated_arguments
 from tests.graphs import CASES, aliases, by_role, by_side, joint
 
 aten = torch.ops.aten

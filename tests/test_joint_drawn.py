@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import fx
 
+from passes.analysis.joint import JointGraph, Role, Side
 from passes.errors import GraphError
-from passes.joint import JointGraph, Role, Side
-from passes.nodes import leaves
+from passes.node_utils import leaves
 from tests.graphs import Sketch, aliases, by_role, by_side
 
 aten = torch.ops.aten

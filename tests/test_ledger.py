@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import fxremat
-from fxremat.errors import BudgetError
+from fxremat.base.errors import BudgetError
 
 # Dynamo looks at the gradient of what goes from one graph to the next.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")

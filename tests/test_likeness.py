@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import fx
 
-from fxremat.likeness import likeness
+from fxremat.distributed.graph_fingerprint import likeness
 
 
 def captured(size: int, slope: float, other: bool = False) -> fx.GraphModule:

@@ -9,7 +9,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from passes.cleanup import clean, merge_common, remove_dead
+from passes.cleanup.clean import clean, merge_common, remove_dead
 from tests.test_cleanup import BACKWARD, FORWARD, Draw, check, targets
 
 aten = torch.ops.aten

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fxremat.errors import InfeasibleError, OptionError
-from fxremat.mincut import Cut, Cutter, certify, minimum_cut
-from fxremat.network import Prices
-from fxremat.problem import Kind, Phase, Problem
+from fxremat.base.errors import InfeasibleError, OptionError
+from fxremat.problem.types import Kind, Phase, Problem
+from fxremat.solver.mincut.cutter import Cut, Cutter, certify, minimum_cut
+from fxremat.solver.mincut.network import Prices
 from tests import problems
 from tests.strategies import prices_for
 from tests.strategies import problems as random_problems

@@ -6,14 +6,14 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fxremat.problem import Kind, Phase, Problem
-from fxremat.solvers.drain import drain
-from fxremat.solvers.fill import by_area, by_bytes, fill
-from fxremat.solvers.moves import insert, normalise, rebuild
-from fxremat.solvers.removal import SAVED
-from fxremat.solvers.state import State
-from fxremat.solvers.table import Table
-from fxremat.timeline import copies, replay
+from fxremat.problem.replay import copies, replay
+from fxremat.problem.types import Kind, Phase, Problem
+from fxremat.solver.flat import Table
+from fxremat.solver.schedule.moves import insert, normalise, rebuild
+from fxremat.solver.schedule.removal import SAVED
+from fxremat.solver.schedule.state import State
+from fxremat.solver.search.evict import drain
+from fxremat.solver.search.restore import by_area, by_bytes, fill
 from tests import problems
 from tests.strategies import problems as random_problems
 from tests.test_state import RANDOM, first_copy, legal

@@ -6,8 +6,8 @@ from dataclasses import replace
 import networkx as nx
 import pytest
 
-from fxremat.network import Prices, build
-from fxremat.problem import Kind, Phase
+from fxremat.problem.types import Kind, Phase
+from fxremat.solver.mincut.network import Prices, build
 from tests import problems
 
 

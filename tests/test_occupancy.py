@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fxremat.errors import InfeasibleError
-from fxremat.occupancy import Holding, Occupancy, occupancy
-from fxremat.problem import Problem
-from fxremat.solvers.peak import PeakSolver
-from fxremat.timeline import replay
+from fxremat.base.errors import InfeasibleError
+from fxremat.problem.liveness import Holding, Occupancy, occupancy
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Problem
+from fxremat.solver.peak import PeakSolver
 from tests.problems import chain, either, held
 from tests.strategies import problems
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import fxremat
 from benchmarks.llama import llama
-from fxremat.errors import BudgetError, GraphError, OptionError
+from fxremat.base.errors import BudgetError, GraphError, OptionError
 from tests.steps import blocks, half
 
 

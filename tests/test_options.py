@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fxremat.budget import Budget
-from fxremat.errors import BudgetError, OptionError
+from fxremat.base.budget import Budget
+from fxremat.base.errors import BudgetError, OptionError
 from fxremat.options import Options
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fxremat.errors import InfeasibleError
-from fxremat.floor import floor
-from fxremat.problem import Kind, Phase, Problem
-from fxremat.solvers.peak import PeakSolver
-from fxremat.solvers.pool import Point
-from fxremat.timeline import replay
+from fxremat.base.errors import InfeasibleError
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Kind, Phase, Problem
+from fxremat.solver.bounds.peak import floor
+from fxremat.solver.pareto import Point
+from fxremat.solver.peak import PeakSolver
 from tests import problems
 from tests.brute import (
     cheapest,

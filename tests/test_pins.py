@@ -17,8 +17,8 @@ from torch.utils.checkpoint import (
 )
 
 import fxremat
-from fxremat.errors import BudgetError, InfeasibleError, OptionError
-from fxremat.plans import Plan
+from fxremat.base.errors import BudgetError, InfeasibleError, OptionError
+from fxremat.plans.plan import Plan
 
 Program = Callable[[Tensor, Tensor], Tensor]
 

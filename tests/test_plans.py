@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fxremat.plans import Plan, SavedValue
+from fxremat.plans.plan import Plan, SavedValue
 
 PLAN = Plan(
     graph="0123456789abcdef",

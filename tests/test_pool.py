@@ -5,8 +5,8 @@ import random
 import pytest
 from hypothesis import given, settings
 
-from fxremat.problem import Problem
-from fxremat.solvers.pool import Point, Pool
+from fxremat.problem.types import Problem
+from fxremat.solver.pareto import Point, Pool
 from tests import problems
 from tests.strategies import problems as random_problems
 from tests.test_state import RANDOM, legal

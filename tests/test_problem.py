@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from fxremat.problem import Kind, Op, Phase, Problem, Value
+from fxremat.problem.types import Kind, Op, Phase, Problem, Value
 from tests import problems
 from tests.strategies import problems as random_problems
 

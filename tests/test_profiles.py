@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fxremat import cache, profiles
-from fxremat.errors import OptionError
-from fxremat.profiles import NAMED, DeviceProfile, measured, profile
+from fxremat.base import cache
+from fxremat.base.errors import OptionError
+from fxremat.costs import devices
+from fxremat.costs.devices import NAMED, DeviceProfile, measured, profile
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def test_profile_takes_a_name_a_profile_or_none(monkeypatch: pytest.MonkeyPatch)
     own = DeviceProfile("own", (("float32", 1.0),), 1.0, 0.0)
     assert profile("H100", "cpu") is NAMED["h100"]
     assert profile(own, "cpu") is own
-    monkeypatch.setattr(profiles, "_measure", lambda _: own)
+    monkeypatch.setattr(devices, "_measure", lambda _: own)
     assert profile(None, "cpu") == own
 
 
@@ -52,7 +53,7 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest() -> None:
 
 
 def test_a_device_that_is_not_here_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "_has_cuda", lambda: False)
+    monkeypatch.setattr(devices, "_has_cuda", lambda: False)
     with pytest.raises(OptionError, match=r"'cuda' cannot be measured .* name a profile"):
         profile(None, "cuda")
 
@@ -64,7 +65,7 @@ def test_measuring_works_under_a_fake_mode_and_is_kept(monkeypatch: pytest.Monke
     assert 1e8 < found.rate(torch.float32) < 1e15
     assert 1e8 < found.bandwidth < 1e13
     assert 0 < found.launch < 1e-2
-    monkeypatch.setattr(profiles, "_measure", lambda _: pytest.fail("measured again"))
+    monkeypatch.setattr(devices, "_measure", lambda _: pytest.fail("measured again"))
     assert measured("cpu") == found
 
 
@@ -75,12 +76,12 @@ def test_a_corrupted_file_is_measured_again(
     text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = DeviceProfile("own", (("float32", 1.0),), 1.0, 0.0)
-    monkeypatch.setattr(profiles, "_measure", lambda _: own)
+    monkeypatch.setattr(devices, "_measure", lambda _: own)
     measured("cpu")
     (file,) = folder.iterdir()
     file.write_bytes(text.encode("latin-1"))
     again = DeviceProfile("again", (("float32", 2.0),), 1.0, 0.0)
-    monkeypatch.setattr(profiles, "_measure", lambda _: again)
+    monkeypatch.setattr(devices, "_measure", lambda _: again)
     assert measured("cpu") == again
 
 

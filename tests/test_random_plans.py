@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import fx
 
-from fxremat.rules import fixed
-from passes.joint import JointGraph, Role, Side
-from passes.split import split
-from passes.verify import verify
+from fxremat.constraints.rules import fixed
+from passes.analysis.joint import JointGraph, Role, Side
+from passes.split.split import split
+from passes.split.verify import verify
 from tests.graphs import CASES, Step, assert_same, joint, step, step_by_halves
 
 

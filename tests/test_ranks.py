@@ -16,11 +16,11 @@ import pytest
 import torch
 from torch import fx
 
-from fxremat import stores
-from fxremat.errors import RankError
+from fxremat.base.errors import RankError
+from fxremat.distributed import store
+from fxremat.distributed.agreement import Alone
+from fxremat.distributed.rendezvous import meet
 from fxremat.options import Options
-from fxremat.peers import Alone
-from fxremat.ranks import meet
 
 Found = dict[str, Any]
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
@@ -202,10 +202,10 @@ def test_who_is_waited_for_is_said_before_it_is_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     moment = timedelta(milliseconds=20)
-    monkeypatch.setattr(stores, "PATIENCE", moment)
-    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+    monkeypatch.setattr(store, "PATIENCE", moment)
+    keys = torch.distributed.HashStore()  # type: ignore[attr-defined]
     with pytest.raises(RankError, match="rank 1 has not come within 0 s"):
-        stores.wait(store, "key", 3 * moment, "rank 1 has not come")
+        store.wait(keys, "key", 3 * moment, "rank 1 has not come")
     assert "rank 1 has not come yet" in caplog.text
-    store.set("key", "value")
-    assert stores.wait(store, "key", moment, "rank 1 has not come") == b"value"
+    keys.set("key", "value")
+    assert store.wait(keys, "key", moment, "rank 1 has not come") == b"value"

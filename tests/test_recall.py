@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch._dynamo.exc import BackendCompilerFailed
 
 import fxremat
-from fxremat.errors import OptionError, RewriteError
-from fxremat.plans import Plan
+from fxremat.base.errors import OptionError, RewriteError
+from fxremat.plans.plan import Plan
 from tests.steps import blocks, half
 
 

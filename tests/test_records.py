@@ -13,9 +13,9 @@ from torch._dynamo.utils import counters
 from torch._inductor.utils import fresh_cache
 
 import fxremat
-from fxremat import records
+from fxremat.backends import plan_cache
 from fxremat.options import Options
-from fxremat.plans import Plan
+from fxremat.plans.plan import Plan
 
 INFINITE = '{"plan": "{}", "margin": Infinity}'
 pytestmark = pytest.mark.filterwarnings("default")
@@ -90,23 +90,25 @@ def test_a_key_holds_all_that_a_plan_depends_on() -> None:
     x = torch.ones(4, requires_grad=True)
     plain = Options.parse(0.5)
     keys = [
-        records.key_of(captured(2), (x,), plain, 0),
-        records.key_of(captured(3), (x,), plain, 0),
-        records.key_of(captured(2), (torch.ones(4),), plain, 0),
-        records.key_of(captured(2), (x.double(),), plain, 0),
-        records.key_of(captured(2), (x,), Options.parse(0.4), 0),
-        records.key_of(captured(2), (x,), Options.parse(0.5, policy={"aten.mm": "save"}), 0),
-        records.key_of(captured(2), (x,), Options.parse(0.5, device="a100"), 0),
-        records.key_of(captured(2), (x,), Options.parse("1 MiB"), 0),
-        records.key_of(captured(2), (x,), Options.parse("1 MiB"), 7),
-        records.key_of(captured(2, module="a"), (x,), plain, 0),
-        records.key_of(captured(2, module="b"), (x,), plain, 0),
+        plan_cache.key_of(captured(2), (x,), plain, 0),
+        plan_cache.key_of(captured(3), (x,), plain, 0),
+        plan_cache.key_of(captured(2), (torch.ones(4),), plain, 0),
+        plan_cache.key_of(captured(2), (x.double(),), plain, 0),
+        plan_cache.key_of(captured(2), (x,), Options.parse(0.4), 0),
+        plan_cache.key_of(captured(2), (x,), Options.parse(0.5, policy={"aten.mm": "save"}), 0),
+        plan_cache.key_of(captured(2), (x,), Options.parse(0.5, device="a100"), 0),
+        plan_cache.key_of(captured(2), (x,), Options.parse("1 MiB"), 0),
+        plan_cache.key_of(captured(2), (x,), Options.parse("1 MiB"), 7),
+        plan_cache.key_of(captured(2, module="a"), (x,), plain, 0),
+        plan_cache.key_of(captured(2, module="b"), (x,), plain, 0),
     ]
     with torch.no_grad():
-        keys.append(records.key_of(captured(2), (x,), plain, 0))
+        keys.append(plan_cache.key_of(captured(2), (x,), plain, 0))
     assert len(set(keys)) == len(keys)
-    assert records.key_of(captured(2), (x,), plain, 5) == keys[0]  # a fraction is of one graph
-    assert records.key_of(captured(2), (x,), Options.parse(0.5, policy=lambda n: None), 0) is None
+    assert plan_cache.key_of(captured(2), (x,), plain, 5) == keys[0]  # a fraction is of one graph
+    assert (
+        plan_cache.key_of(captured(2), (x,), Options.parse(0.5, policy=lambda n: None), 0) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_a_key_holds_all_that_a_plan_depends_on() -> None:
 def test_a_record_that_cannot_be_read_counts_as_none(folder: Path, text: str) -> None:
     folder.mkdir(parents=True)
     (folder / "plan-abc.json").write_text(text)
-    assert records.load("abc") is None
+    assert plan_cache.load("abc") is None
 
 
 def test_a_graph_without_a_backward_has_no_plan_though_a_record_is_there() -> None:

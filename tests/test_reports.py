@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from fxremat.detail import Detail, Origin
-from fxremat.errors import OptionError
-from fxremat.explain import Explainer
-from fxremat.planner import Planner
-from fxremat.plans import Plan
-from fxremat.reports import to_html
-from fxremat.reports.data import HOLDINGS, report_data
+from fxremat.base.errors import OptionError
+from fxremat.inspect.explain import Explainer
+from fxremat.inspect.reports import to_html
+from fxremat.inspect.reports.data import HOLDINGS, report_data
+from fxremat.planning.planner import Planner
+from fxremat.plans.plan import Plan
+from fxremat.problem.provenance import Detail, Origin
 from tests.problems import chain, nothing_needed
 from tests.steps import curve, half
 

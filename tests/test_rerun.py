@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, fx
 
-from passes.joint import JointGraph
-from passes.rerun import Form, rerun_form
+from passes.analysis.joint import JointGraph
+from passes.recompute.forms import Form, rerun_form
 from tests.graphs import Sketch, joint
 
 aten = torch.ops.aten

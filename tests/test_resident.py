@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from fxremat.detail import Resident
-from fxremat.errors import OptionError
-from fxremat.resident import resident
+from fxremat.base.errors import OptionError
+from fxremat.costs.model_states import resident
+from fxremat.problem.provenance import Resident
 
 OPTIMIZERS: dict[str, Any] = {
     "SGD": {},

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from fxremat.problem import Kind, Phase, Problem
-from fxremat.solvers.exact import solve_several, solve_single
-from fxremat.solvers.moves import legal, prune
-from fxremat.solvers.rotor import Rotor
-from fxremat.solvers.starts import baseline
-from fxremat.solvers.state import State
-from fxremat.solvers.table import Table
-from fxremat.timeline import replay
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Kind, Phase, Problem
+from fxremat.solver.exact.solve import solve_several, solve_single
+from fxremat.solver.flat import Table
+from fxremat.solver.schedule.moves import legal, prune
+from fxremat.solver.schedule.state import State
+from fxremat.solver.seeds.cuts import baseline
+from fxremat.solver.seeds.rotor import Rotor
 from tests.problems import Draft
 from tests.strategies import problems
 

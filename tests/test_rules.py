@@ -16,10 +16,10 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from fxremat.rules import FIXED, UNSAVEABLE, fixed, unsaveable
-from passes.cleanup import clean
-from passes.joint import JointGraph, Role
-from passes.private import compile_with_aot
+from fxremat.constraints.rules import FIXED, UNSAVEABLE, fixed, unsaveable
+from passes.analysis.joint import JointGraph, Role
+from passes.cleanup.clean import clean
+from passes.torch_internals import compile_with_aot
 from tests.graphs import Sketch, joint
 
 aten = torch.ops.aten

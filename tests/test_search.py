@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import random
 
-from fxremat.floor import floor
-from fxremat.problem import Kind, Phase, Problem
-from fxremat.solvers.drain import drain
-from fxremat.solvers.peak import PeakSolver
-from fxremat.solvers.removal import SAVED
-from fxremat.solvers.ruins import Ruins
-from fxremat.solvers.starts import baseline
-from fxremat.solvers.state import State
-from fxremat.solvers.table import Table
-from fxremat.timeline import replay
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Kind, Phase, Problem
+from fxremat.solver.bounds.peak import floor
+from fxremat.solver.flat import Table
+from fxremat.solver.peak import PeakSolver
+from fxremat.solver.schedule.removal import SAVED
+from fxremat.solver.schedule.state import State
+from fxremat.solver.search.destroy import Ruins
+from fxremat.solver.search.evict import drain
+from fxremat.solver.seeds.cuts import baseline
 from tests import problems
 from tests.problems import Draft
 

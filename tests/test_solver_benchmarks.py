@@ -14,9 +14,9 @@ from benchmarks import (
     solver_table,
     zoo,
 )
-from fxremat.problem import Problem
-from fxremat.solvers.peak import PeakSolver
-from fxremat.solvers.pool import Point
+from fxremat.problem.types import Problem
+from fxremat.solver.pareto import Point
+from fxremat.solver.peak import PeakSolver
 
 
 def test_solver_table_falls_and_ends_above_the_floor(

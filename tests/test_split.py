@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import fx
 
-from passes.cleanup import clean
-from passes.joint import JointGraph, Role, Side
-from passes.split import Split, split
-from passes.text import render
-from passes.verify import verify
+from passes.analysis.joint import JointGraph, Role, Side
+from passes.cleanup.clean import clean
+from passes.printer import render
+from passes.split.split import Split, split
+from passes.split.verify import verify
 from tests.graphs import CASES, assert_same, compiled, joint, plain_plan, step
 
 GOLDEN = sorted((Path(__file__).parent / "golden" / "split").glob("*.txt"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from passes.analysis.joint import JointGraph
 from passes.errors import RewriteError
-from passes.joint import JointGraph
-from passes.split import split
+from passes.split.split import split
 from tests.graphs import joint, plain_plan
 
 

@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given, settings
 
-import fxremat.solvers.priced as priced
-from fxremat.mincut import Cutter
-from fxremat.problem import Problem
-from fxremat.solvers.starts import baseline, cuts
-from fxremat.solvers.state import State
-from fxremat.solvers.table import Table
-from fxremat.timeline import replay
+import fxremat.solver.seeds.mwu as priced
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Problem
+from fxremat.solver.flat import Table
+from fxremat.solver.mincut.cutter import Cutter
+from fxremat.solver.schedule.state import State
+from fxremat.solver.seeds.cuts import baseline, cuts
 from tests import problems as toys
 from tests.strategies import problems
 

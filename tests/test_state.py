@@ -6,11 +6,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fxremat.problem import Problem
-from fxremat.solvers.removal import SAVED, Copy, Removal
-from fxremat.solvers.state import State
-from fxremat.solvers.table import Table
-from fxremat.timeline import Timeline, replay
+from fxremat.problem.replay import Timeline, replay
+from fxremat.problem.types import Problem
+from fxremat.solver.flat import Table
+from fxremat.solver.schedule.removal import SAVED, Copy, Removal
+from fxremat.solver.schedule.state import State
 from tests import problems
 from tests.brute import random_schedule
 from tests.strategies import problems as random_problems

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 import fxremat
-from fxremat.errors import OptionError
-from fxremat.problem import Phase
-from fxremat.strategies import NAMES, blocks, strategy
-from fxremat.timeline import replay
+from fxremat.base.errors import OptionError
+from fxremat.planning.strategies import NAMES, blocks, strategy
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Phase
 from tests.steps import blocks as small
 from tests.steps import half
 

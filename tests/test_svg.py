@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 import networkx as nx
 import pytest
 
-from fxremat.drawings import graphs
-from fxremat.drawings.layout import layered
-from fxremat.drawings.svg import to_svg
+from fxremat.inspect.drawings import graphs
+from fxremat.inspect.drawings.layout import layered
+from fxremat.inspect.drawings.svg import to_svg
 from tests.drawn import ALL, saving
 from tests.problems import chain
 from tests.steps import half

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from passes.text import render
+from passes.printer import render
 
 aten = torch.ops.aten
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fxremat.problem import Kind, Phase, Problem
-from fxremat.timeline import Copy, Timeline, copies, replay
+from fxremat.problem.replay import Copy, Timeline, copies, replay
+from fxremat.problem.types import Kind, Phase, Problem
 from tests import problems
 from tests.problems import Draft
 

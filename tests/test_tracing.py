@@ -18,11 +18,11 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn import functional
 
 import fxremat
-from fxremat import backends, inductor
-from fxremat.errors import GraphError, OptionError
-from fxremat.tracing import trace_joint
-from passes.joint import JointGraph
-from passes.text import render
+from fxremat.backends import backend, inductor
+from fxremat.base.errors import GraphError, OptionError
+from fxremat.frontend.trace import trace_joint
+from passes.analysis.joint import JointGraph
+from passes.printer import render
 
 
 class Small(nn.Module):
@@ -66,7 +66,7 @@ def ours(monkeypatch: pytest.MonkeyPatch, where: Any, inner: str) -> tuple[str, 
 
 def test_the_graph_is_the_eager_backends_own(monkeypatch: pytest.MonkeyPatch) -> None:
     joint, outputs = trace_joint(Small(), (batch(),), decompositions=False)
-    assert (render(joint), outputs) == ours(monkeypatch, backends, "eager")
+    assert (render(joint), outputs) == ours(monkeypatch, backend, "eager")
 
 
 @pytest.mark.filterwarnings("default")  # Inductor warns of what it does not find on this machine

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import fxremat
-from fxremat.errors import OptionError
+from fxremat.base.errors import OptionError
 from fxremat.integrations.losses import LossOnly
 from tests.libraries import BATCH, LENGTH, WORDS, Results, assert_equal, assert_remat, gpt2, rows
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from passes.unread import drop_unread
+from passes.cleanup.batch_norm_stats import drop_unread
 
 BACKWARD = torch.ops.aten.native_batch_norm_backward.default
 

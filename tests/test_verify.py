@@ -12,9 +12,9 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from passes.joint import JointGraph, Role, Side
-from passes.split import Split, split
-from passes.verify import verify
+from passes.analysis.joint import JointGraph, Role, Side
+from passes.split.split import Split, split
+from passes.split.verify import verify
 from tests.graphs import CASES, joint
 
 aten = torch.ops.aten

@@ -15,10 +15,10 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.profiler import ProfilerActivity
 
-from fxremat import trials, workspace
-from fxremat.fakes import signature, storage_bytes
-from fxremat.workspace import Measurement, estimate, excess, measure, timings
-from passes.private import storage_key
+from fxremat.costs import op_profiler, workspace
+from fxremat.costs.tensor_meta import signature, storage_bytes
+from fxremat.costs.workspace import Measurement, estimate, excess, measure, timings
+from passes.torch_internals import storage_key
 
 aten = torch.ops.aten
 
@@ -132,8 +132,8 @@ def test_inside_a_fake_mode_it_still_runs_for_real() -> None:
 def test_nothing_global_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = traced(lambda x: (torch.rand_like(x), x.bernoulli(), x.sin()), torch.rand(100))
     runs: list[object] = []
-    attempt = trials._Call.attempt
-    monkeypatch.setattr(trials._Call, "attempt", lambda c: runs.append(c.target) or attempt(c))  # type: ignore[func-returns-value]
+    attempt = op_profiler._Call.attempt
+    monkeypatch.setattr(op_profiler._Call, "attempt", lambda c: runs.append(c.target) or attempt(c))  # type: ignore[func-returns-value]
     before = torch.get_rng_state(), torch.is_grad_enabled(), torch.get_default_dtype()
     measure(graph.nodes, "cpu", timed=True)
     assert torch.equal(torch.get_rng_state(), before[0])
@@ -144,7 +144,7 @@ def test_nothing_global_moves(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_second_call_reads_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = traced(log_softmax_backward, torch.rand(30, 20), torch.rand(20, 30))
     first = measure(graph.nodes, "cpu")
-    monkeypatch.setattr(trials, "run_all", lambda *_, **__: pytest.fail("ran again"))
+    monkeypatch.setattr(op_profiler, "run_all", lambda *_, **__: pytest.fail("ran again"))
     assert measure(graph.nodes, "cpu") == first
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fxremat.errors import OptionError
+from fxremat.base.errors import OptionError
 
 __all__ = ["REMEDY", "LossOnly", "loss_of"]
 

@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from fxremat.backends import Backend, backend
-from fxremat.errors import OptionError
+from fxremat.backends.backend import Backend, backend
+from fxremat.base.errors import OptionError
 from fxremat.integrations.losses import REMEDY, LossOnly, loss_of
-from fxremat.plans import Plan
-from passes.private import is_compiled
+from fxremat.plans.plan import Plan
+from passes.torch_internals import is_compiled
 
 try:
     from transformers import (

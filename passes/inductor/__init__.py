@@ -18,8 +18,8 @@ runs. Five things keep it honest:
 Every private name of Inductor that fxremat uses is in this folder. Tried with torch 2.13.0.
 """
 
-from .code import Compiled
-from .compiling import compile_with_inductor
-from .ops import decompositions, is_external
+from passes.inductor.code import Compiled
+from passes.inductor.compiling import compile_with_inductor
+from passes.inductor.ops import decompositions, is_external
 
 __all__ = ["Compiled", "compile_with_inductor", "decompositions", "is_external"]

@@ -16,8 +16,8 @@ from torch._inductor.custom_graph_pass import (
 )
 from torch._inductor.virtualized import V
 
-from .code import Compiled, Workspace
-from .kernels import near, ordered
+from passes.inductor.code import Compiled, Workspace
+from passes.inductor.kernels import near, ordered
 
 __all__ = ["compile_with_inductor"]
 

@@ -19,7 +19,7 @@ from torch._inductor.utils import contains_collective
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
-from .code import Workspace, workspace_of
+from passes.inductor.code import Workspace, workspace_of
 
 __all__ = ["near", "ordered"]
 

@@ -1,0 +1,173 @@
+"""Planning without running: what a step will take, on this machine or on one that is not here.
+
+The step is traced on fake tensors, so nothing of the model's size is allocated. For this machine
+(``device=None``) ops are measured as the backend measures them: each distinct op is run once, by
+itself. For a named device nothing runs at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from fxremat.base.budget import Budget, format_bytes
+from fxremat.base.errors import BudgetError, OptionError
+from fxremat.costs import devices, workspace
+from fxremat.costs.model_states import Optimizer, resident
+from fxremat.frontend.analyze import Prepared, estimated_workspaces, external_workspaces, prepare
+from fxremat.frontend.trace import trace_joint
+from fxremat.options import Options
+from fxremat.planning.select import decide
+from fxremat.plans.frontier import Frontier
+from fxremat.plans.plan import Plan
+from fxremat.problem.provenance import Detail
+
+__all__ = ["frontier", "plan"]
+
+
+def plan(
+    model: nn.Module,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    budget: object = None,
+    memory: object = None,
+    device: str | devices.DeviceProfile | None = None,
+    optimizer: Optimizer = None,
+    accumulates: bool = False,
+    **options: object,
+) -> Plan:
+    """Plan a training step without running it.
+
+    With ``inner="inductor"`` the prediction is that of single ops; the code that Inductor makes
+    of them usually holds less, which is known only once it has been compiled.
+
+    Args:
+        model: the module that returns the loss, with real weights or on the "meta" device.
+        args: what it is called with: a tensor, or a sequence; real, "meta" or fake tensors.
+        kwargs: the same, by name.
+        budget: limit on the peak, as for :func:`fxremat.backend`.
+        memory: limit on all that the step holds, in bytes ("80GiB"); the budget is what is left
+            beside parameters, optimizer state and the like. Give this or ``budget``.
+        device: name of a device profile such as "h100", a profile, or None for this machine.
+        optimizer: its class, its name in ``torch.optim``, or a callable that takes the list of
+            parameters and returns one; see :class:`fxremat.problem.provenance.Resident`.
+        accumulates: gradients of earlier steps are there while the step runs.
+        options: the others of :class:`fxremat.options.Options`.
+
+    Returns:
+        The plan; ``plan.detail.resident`` has what the step holds besides.
+
+    Raises:
+        OptionError: for an unknown option, device or optimizer.
+        BudgetError: if the budget makes no sense, or no plan meets it.
+        GraphError: if the step cannot be traced as one graph.
+
+    Example:
+        >>> import fxremat, torch
+        >>> with torch.device("meta"):
+        ...     model, batch = torch.nn.Linear(4096, 4096), torch.randn(8, 4096)
+        >>> found = fxremat.plan(model, batch, device="h100", optimizer="SGD", inner="eager")
+        >>> found.predicted_peak, found.detail.resident.parameters
+        (67256320, 67125248)
+    """
+    if budget is not None and memory is not None:
+        raise OptionError("budget and memory were both given; memory says what budget there is")
+    chosen = Options.parse(budget, **{**options, "device": device})
+    ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
+    if memory is not None:
+        budget = Budget(nbytes=_left(memory, ready.detail))
+        ready = replace(ready, options=replace(chosen, budget=budget))
+    return decide(ready)
+
+
+def frontier(
+    model: nn.Module,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    device: str | devices.DeviceProfile | None = None,
+    optimizer: Optimizer = None,
+    accumulates: bool = False,
+    **options: object,
+) -> Frontier:
+    """The trade-off of peak against time of a training step, without running it.
+
+    Args:
+        model: as for :func:`plan`, and so are the others.
+        args: see there.
+        kwargs: see there.
+        device: see there.
+        optimizer: see there.
+        accumulates: see there.
+        options: see there.
+
+    Returns:
+        Plans by falling peak and rising time, and beside them what people do by hand.
+
+    Raises:
+        OptionError: for an unknown option, device or optimizer.
+        GraphError: if the step cannot be traced as one graph.
+    """
+    chosen = Options.parse(None, **{**options, "device": device})
+    ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
+    return ready.planner.frontier()
+
+
+def _ready(
+    model: nn.Module,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    options: Options,
+    device: str | devices.DeviceProfile | None,
+    optimizer: Optimizer,
+    accumulates: bool,
+) -> Prepared:
+    if not isinstance(model, nn.Module):
+        raise OptionError(
+            f"model: a {type(model).__name__} is no nn.Module; wrap model and loss in one"
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise OptionError(
+            f"kwargs={kwargs!r}: not the model's arguments by name; a budget is given as "
+            f"budget={kwargs!r}"
+        )
+    given = args if isinstance(args, (tuple, list)) else (args,)
+    profile = devices.profile(device, torch.device("cpu")) if device is not None else None
+    held = resident(
+        model,
+        (given, kwargs),
+        optimizer,
+        rounding=1 if profile is None else profile.rounding,
+        foreach=profile is not None and profile.rounding > 1,
+        accumulates=accumulates,
+    )
+    fused = options.inner == "inductor"
+    joint, outputs = trace_joint(model, given, kwargs, decompositions=fused, joint_passes=fused)
+    here = external_workspaces if fused else workspace.measure
+    ready = prepare(joint, outputs, options, here if profile is None else estimated_workspaces)
+    return replace(ready, detail=replace(ready.detail, resident=held))
+
+
+def _left(memory: object, detail: Detail) -> int:
+    """What a limit on all memory leaves for the peak of the plan."""
+    try:
+        limit = Budget.parse(memory).nbytes
+    except BudgetError:
+        limit = None
+    if limit is None:
+        raise BudgetError(f"memory={memory!r}: not a number of bytes; write one such as '80GiB'")
+    held = detail.resident
+    assert held is not None
+    if held.total(0) >= limit:
+        raise BudgetError(
+            f"memory={memory!r}: {limit} bytes; parameters, optimizer and the rest take "
+            f"{held.total(0)} bytes ({format_bytes(held.total(0))}) alone: {held}. Shard or "
+            "offload them, or take a larger device",
+            asked=limit,
+        )
+    return limit - held.during

@@ -1,0 +1,177 @@
+"""The ``torch.compile`` backend.
+
+::
+
+    compiled = torch.compile(model, backend=fxremat.backend("6GiB"))
+
+AOTAutograd traces the joint graph and hands it to our partitioner; the halves go to the inner
+compiler. Graphs without a backward are passed straight through.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from torch import fx
+
+from fxremat.backends.inductor import Attempt, trains
+from fxremat.backends.pending_backwards import Ledger
+from fxremat.base.errors import OptionError
+from fxremat.distributed.agreement import Alone, Peers
+from fxremat.distributed.rendezvous import meet
+from fxremat.options import Options
+from fxremat.planning.pipeline import Texts, plan_joint
+from fxremat.plans.plan import Plan, summary
+from passes import torch_internals
+
+__all__ = ["Backend", "backend", "entry_point"]
+
+log = logging.getLogger("fxremat")
+
+Halves = tuple[fx.GraphModule, fx.GraphModule]
+
+
+class Backend:
+    """A backend for ``torch.compile`` that keeps the peak of a step within a budget.
+
+    Attributes:
+        options: what it was made with.
+        plans: one :class:`fxremat.plans.plan.Plan` for each training graph compiled so far, in
+            order.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.plans: list[Plan] = []
+        self._ledger = Ledger(options.budget.nbytes)
+        if options.dump is not None:
+            from fxremat.inspect.dump import check_folder  # draws, which a backend alone need not
+
+            check_folder(options.dump)
+
+    def __repr__(self) -> str:
+        """The options, and how many graphs have been planned."""
+        return f"fxremat.backend({self.options.budget}, plans={len(self.plans)})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Backend:
+        """Itself: what wraps ``torch.compile`` copies its arguments, and plans are listed here."""
+        return self
+
+    def __call__(
+        self, module: fx.GraphModule, example_inputs: Sequence[Any], **rest: Any
+    ) -> Callable[..., Any]:
+        """Compile one graph, as ``torch.compile`` asks for it.
+
+        Raises:
+            OptionError: if ``torch.compile`` was given a mode or options beside the backend.
+            RankError: if other processes of the group compile other graphs.
+        """
+        _refuse(rest)
+        peers = self._meet(module, example_inputs)
+        inner = self.options.inner
+        if inner == "inductor":
+            return self._with_inductor(module, example_inputs, peers)
+        compiler = torch_internals.run_op_by_op if inner == "eager" else _boxed(inner)
+
+        made: list[Plan] = []
+
+        def partition(joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Halves:
+            held = self._ledger.held()
+            planned = plan_joint(joint, num_fwd_outputs, self.options, held=held, peers=peers)
+            made.append(planned.plan)
+            self._take(planned.plan, planned.texts)
+            return planned.split.forward, planned.split.backward
+
+        run = torch_internals.compile_with_aot(module, example_inputs, compiler, partition)
+        return self._ledger.watch(run, made[-1] if made else None)
+
+    def _meet(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Peers:
+        if self.options.ranks == "own" or not trains(example_inputs):
+            return Alone()
+        return meet(module, example_inputs, self.options)
+
+    def _with_inductor(
+        self, module: fx.GraphModule, example_inputs: Sequence[Any], peers: Peers
+    ) -> Callable[..., Any]:
+        """Compile, and plan again with what the code tells until it is as asked for."""
+        attempt = Attempt(self.options, self._ledger.held(), peers)
+        while not attempt.compile(module, example_inputs):
+            log.info("compiled code is %d bytes over the budget; planning again", attempt.excess)
+        peers.finish(attempt.plan)
+        if attempt.plan is not None:
+            texts = None if attempt.planned is None else attempt.planned.texts
+            self._take(attempt.plan, texts)
+        assert attempt.compiled.run is not None  # compile() returned
+        return self._ledger.watch(attempt.compiled.run, attempt.plan)
+
+    def _take(self, plan: Plan, texts: Texts | None) -> None:
+        self.plans.append(plan)
+        log.info("%s", summary(plan))
+        if self.options.dump is not None:
+            from fxremat.inspect.dump import dump_plan
+
+            shown = {} if texts is None else asdict(texts)
+            where = dump_plan(self.options.dump, plan, frontier=plan.frontier(), **shown)
+            log.info("plan, report and drawings are in %s", where)
+
+
+def backend(budget: object = None, **options: object) -> Backend:
+    """Make a ``torch.compile`` backend that keeps the peak of a training step within a budget.
+
+    The peak counts the bytes that the compiled region holds above what exists when it is entered:
+    activations, temporaries, gradients and workspaces; not parameters or optimizer state.
+
+    Args:
+        budget: ``"6GiB"`` or an int (bytes); ``0.4`` or ``"40%"`` (of the peak of the plan that
+            recomputes nothing); ``"min"`` (the smallest peak); None (no limit).
+        options: see :class:`fxremat.options.Options`: ``inner``, ``cost``, ``device``,
+            ``on_infeasible``, ``time_limit``, ``effort``, ``policy``, ``regions``, ``dump``; and,
+            instead of a budget, ``strategy`` or ``plan``.
+
+    Raises:
+        OptionError: if an option is unknown or has the wrong type, or a folder cannot be written.
+        BudgetError: if the budget makes no sense. One that no plan meets is raised when the
+            graph is compiled, wrapped by torch in ``BackendCompilerFailed``.
+
+    Example:
+        >>> import fxremat
+        >>> fxremat.backend(0.4, inner="eager")
+        fxremat.backend(40% of the baseline peak, plans=0)
+    """
+    return Backend(Options.parse(budget, **options))
+
+
+def entry_point(
+    module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any
+) -> Callable[..., Any]:
+    """``torch.compile(model, backend="fxremat", options={"budget": "6GiB"})``.
+
+    Raises:
+        OptionError: if an option is unknown or has the wrong type, or a mode is given.
+        BudgetError: if the budget makes no sense.
+    """
+    options = Options.from_mapping(kwargs.pop("options", None) or {})
+    _refuse(kwargs)
+    return Backend(options)(module, example_inputs)
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    """Refuse what ``torch.compile`` hands on and we would not heed."""
+    wrong = [f"{name}={value!r}" for name, value in given.items() if value]
+    if wrong:
+        raise OptionError(
+            f"torch.compile was given {', '.join(wrong)}, which fxremat does not take; give "
+            "options to fxremat.backend(...), or options={...} beside backend='fxremat'"
+        )
+
+
+def _boxed(compiler: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a user's compiler take its inputs as a list, so that they can be freed when used up."""
+
+    def compile_half(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return torch_internals.boxed(compiler(module, inputs))
+
+    return compile_half

@@ -1,0 +1,256 @@
+"""Planning for Inductor: plan, compile, look at what the kernels hold, plan again if too much.
+
+The plan is made for ops as Inductor is likely to fuse them (:mod:`fxremat.frontend.fusion`). What
+it fused, and the peak of the compiled kernels, is known before anything runs. A plan that would
+break its budget is made again: told of the values that took memory though they were taken for fused
+or, if there are none, with as much margin as was lacking. The smallest peak is looked for in the
+same way.
+
+torch's caches stay on: what has been compiled before comes with the plan that was kept of it
+(:mod:`fxremat.backends.plan_cache`), and is neither planned nor compiled again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from fxremat.backends import plan_cache
+from fxremat.backends.plan_cache import Record, key_of
+from fxremat.base.budget import format_bytes
+from fxremat.base.errors import BudgetError
+from fxremat.constraints.user import marks_in
+from fxremat.costs.tensor_meta import signature
+from fxremat.distributed.agreement import Alone, Peers
+from fxremat.frontend.analyze import external_workspaces
+from fxremat.options import Options
+from fxremat.planning.feedback import Hints
+from fxremat.planning.pipeline import Planned, plan_joint
+from fxremat.plans.plan import Plan
+from fxremat.problem.fused_values import FUSED
+from fxremat.problem.types import Kind
+
+__all__ = ["Attempt", "trains"]
+
+ATTEMPTS = 7
+FAR = 1.1  # code that takes so many times what was planned is compiled in another way
+GROWTH = (0, 1 / 64, 1 / 64, 1 / 16, 1 / 8, 1 / 4)  # of the margin at least, in budgets, by attempt
+
+
+class Attempt:
+    """One graph on its way through Inductor.
+
+    Args:
+        options: the backend's.
+        held: bytes that other graphs of the step hold meanwhile.
+        peers: the other processes that compile this graph.
+
+    Attributes:
+        compiled: what Inductor made of it last.
+        excess: bytes by which the last compiled code was above the budget.
+    """
+
+    def __init__(self, options: Options, held: int = 0, peers: Peers | None = None) -> None:
+        from passes.inductor import Compiled
+
+        self.options = options
+        self.compiled = Compiled()
+        self.planned: Planned | None = None
+        self.excess = 0
+        self._hints = Hints()
+        self._peaks: dict[Hints, int] = {}
+        self._baseline: int | None = None
+        self._tries = 0
+        self._workspaces: dict[str, int] = {}
+        self._marks: dict[str, str] = {}
+        self._held = held
+        self._peers = peers or Alone()
+        self._key: str | None = None
+        self._training = True
+        self._known: Record | None = None
+
+    def compile(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+        """Compile once; whether the result is within the budget.
+
+        Raises:
+            BudgetError: if it is not, after several plans, and the closest is not asked for.
+        """
+        if not self._tries:
+            self._key = key_of(module, example_inputs, self.options, self._held)
+            self._known = None if self._key is None else plan_cache.load(self._key)
+            if self._known is not None:
+                self._hints = self._known.hints
+                self._baseline = self._known.plan.baseline_peak
+        self._tries += 1
+        if self._run_inductor(module, example_inputs):
+            return True
+        peak = self._peak()
+        lesson = self._lesson(peak)
+        self.compiled.graphs.clear()  # Inductor's own, large, and told all they had to
+        self._correct(peak)
+        limit = None if self.planned is None else self.planned.plan.budget
+        self.excess = 0 if peak is None or limit is None else peak - limit
+        if self.excess > 0 and self.options.plan is not None:
+            warnings.warn(
+                f"the code compiled for the given plan peaks at {peak} bytes, above its budget of "
+                f"{limit} bytes; plan again with fxremat.backend({limit})",
+                stacklevel=2,
+            )
+            self.excess = 0
+        after = self._after(limit, peak, lesson)
+        if after is not None:
+            self._hints = after
+            self._peers.again()
+            return False
+        if self.excess <= 0:
+            self._keep()
+            return True
+        message = (
+            f"no plan found that Inductor compiles to within {limit} bytes "
+            f"({format_bytes(limit or 0)}); the last of {ATTEMPTS} needs {peak} bytes. "
+            "Ask for more, for budget='min', or use inner='eager'"
+        )
+        if self.options.on_infeasible == "raise":
+            raise BudgetError(message, asked=limit, least=peak)
+        warnings.warn(message, stacklevel=2)
+        return True
+
+    def _lesson(self, peak: int | None) -> Hints:
+        """The hints with what the code tells: what takes memory, and whether it takes far more."""
+        hints, planned = self._hints, self.planned
+        if planned is None or peak is None:
+            return hints
+        again = planned.split.recomputed
+        names = {again.get(name, name) for name in self.compiled.kept}
+        fused = (v.name for v in planned.problem.values if v.unsaveable == FUSED)
+        far = peak > FAR * planned.plan.predicted_peak
+        apart = hints.apart.union(names.intersection(fused))
+        return replace(hints, apart=apart, realize=hints.realize or far)
+
+    def _after(self, limit: int | None, peak: int | None, lesson: Hints) -> Hints | None:
+        """How to plan once more, if that may give what was asked for, or more of it."""
+        hints = self._hints
+        if self.options.budget.smallest and peak is not None:
+            if hints in self._peaks:  # it was the best, and has been compiled again
+                return None
+            self._peaks[hints] = peak
+            if lesson not in self._peaks and self._tries < ATTEMPTS - 1:
+                return lesson
+            best = min(self._peaks, key=lambda tried: self._peaks[tried])
+            return None if self._peaks[best] == peak else best
+        if self.excess <= 0 or self._tries >= ATTEMPTS:
+            return None
+        if lesson != hints:
+            return lesson
+        grown = max(self.excess, int((limit or 0) * GROWTH[self._tries - 1]))
+        return replace(hints, margin=hints.margin + grown)
+
+    def _run_inductor(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+        """Compile; whether that gave what the record tells of."""
+        from passes.inductor import compile_with_inductor
+
+        cached = (True, False) if self._key is not None else (False,)
+        for caches in cached:
+            self.planned = None
+            self.compiled = compile_with_inductor(
+                module,
+                example_inputs,
+                self._partition,
+                self._workspace,
+                self._see,
+                f"{self._key} {self._hints}" if caches else None,
+                self._hints.realize,
+            )
+            if self.planned is None and not trains(example_inputs):
+                self._training = False
+                return True
+            if self.compiled.both:
+                self._known = None
+                return False
+            if self._of_record():
+                return True
+            self._known = None  # code from a cache without a record: compile it anew
+        return False
+
+    def _of_record(self) -> bool:
+        """Whether the code that a cache gave back is that of the record's plan."""
+        known = self._known
+        if known is None:
+            return False
+        same = self.planned is None or self.planned.plan.schedule == known.plan.schedule
+        return same and self._peers.confirms(known.plan)
+
+    def _keep(self) -> None:
+        if self._key is not None and self.planned is not None:
+            plan_cache.store(self._key, Record(self.planned.plan, self._hints))
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan, with the peak of the compiled code as its prediction; None for inference."""
+        if not self._training:
+            return None
+        if self._known is not None:
+            return self._known.plan
+        return None if self.planned is None else self.planned.plan
+
+    def _correct(self, peak: int | None) -> None:
+        """Let the plan predict the compiled code's peak.
+
+        One that recomputes nothing also tells what the baseline holds once it is compiled.
+        """
+        if self.planned is None or peak is None:
+            return
+        plan = replace(self.planned.plan, predicted_peak=peak)
+        if self._baseline is not None:  # the step is the same, and a fraction means the same bytes
+            plan = replace(plan, baseline_peak=self._baseline)
+        elif not plan.recomputed:
+            baseline = max(plan.baseline_peak, peak)
+            fraction = self.options.budget.fraction is not None
+            budget = self.options.budget.limit(baseline) if fraction else plan.budget
+            plan = replace(plan, baseline_peak=baseline, budget=budget)
+        self._baseline = plan.baseline_peak
+        self.planned = replace(self.planned, plan=plan)
+
+    def _peak(self) -> int | None:
+        """Most bytes that the compiled step holds at once."""
+        if self.planned is None:
+            return None
+        values = self.planned.problem.values
+        saved = {v.name: v.nbytes for v in self.planned.plan.saved}
+        peaks = self.compiled.peaks(saved)
+        held = sum(v.nbytes for v in values if v.held)
+        handed_in = sum(v.nbytes for v in values if v.kind is Kind.TANGENT)
+        return None if peaks is None else max(peaks[0], held + handed_in + peaks[1])
+
+    def _partition(
+        self, joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        self.planned = plan_joint(
+            joint,
+            num_fwd_outputs,
+            self.options,
+            external_workspaces,
+            self._marks,
+            self._held,
+            self._peers,
+            replace(self._hints, baseline=self._baseline),
+        )
+        self._workspaces.update(self.planned.workspaces)
+        return self.planned.split.forward, self.planned.split.backward
+
+    def _see(self, graph: fx.Graph) -> None:
+        self._marks = marks_in(graph)
+
+    def _workspace(self, node: fx.Node) -> int:
+        return self._workspaces.get(signature(node), 0) if "val" in node.meta else 0
+
+
+def trains(inputs: Sequence[Any]) -> bool:
+    """Whether a step with these inputs may have a backward."""
+    grads = (isinstance(i, torch.Tensor) and i.requires_grad for i in inputs)
+    return torch.is_grad_enabled() and any(grads)

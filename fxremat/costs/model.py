@@ -1,0 +1,146 @@
+"""What one run of a graph node costs: FLOPs, bytes moved, seconds.
+
+Nodes are those of ATen graphs; their ``meta["val"]`` hold fake tensors. Seconds follow the
+roofline model (Williams, Waterman, Patterson 2009): the larger of arithmetic and traffic time,
+plus the time of a launch. Random numbers are a third ceiling, on CPUs the lowest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch.fx import Node
+
+from fxremat.base.errors import CostError
+from fxremat.costs import counts
+from fxremat.costs.devices import DeviceProfile
+from fxremat.costs.tensor_meta import (
+    hint,
+    is_view,
+    signature,
+    storage_bytes,
+    tensors_in,
+    tensors_read,
+)
+from passes.analysis.effects import draws
+
+__all__ = ["CostModel", "NodeCost", "node_cost", "storage_bytes"]
+
+Kind = Literal["roofline", "measured"] | Callable[[Node], float]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCost:
+    """Cost of one run of a node.
+
+    Attributes:
+        flops: floating-point operations; a multiply-add counts as two.
+        bytes_moved: bytes read and written.
+        seconds: predicted time.
+        known_flops: False where the op has no formula, so that ``flops`` is 0 for want of one.
+    """
+
+    flops: int
+    bytes_moved: int
+    seconds: float
+    known_flops: bool
+
+
+FREE = NodeCost(0, 0, 0.0, True)
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Costs of nodes on one device; equal nodes are costed once.
+
+    Attributes:
+        profile: figures of the device.
+        kind: where seconds come from: "roofline"; "measured", which is ``timings`` with the
+            roofline for what is not in there; or a function of the node.
+        timings: seconds by signature (``fxremat.costs.workspace.timings``).
+    """
+
+    profile: DeviceProfile
+    kind: Kind = "roofline"
+    timings: Mapping[str, float] = field(default_factory=dict, repr=False)
+    _known: dict[str, NodeCost] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def cost(self, node: Node) -> NodeCost:
+        """Cost of one run of ``node``; views, items of tuples and symbols cost nothing.
+
+        Raises:
+            CostError: if the caller's function gives no time, or a tensor has no storage.
+        """
+        if is_free(node):
+            return FREE
+        found = self._roofline(node)
+        if not isinstance(self.kind, str):
+            return replace(found, seconds=_checked(self.kind(node), node))
+        return found
+
+    def _roofline(self, node: Node) -> NodeCost:
+        # Only ATen ops are told by their signature: two graphs may call different things "body".
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return _costed(node, self.profile)
+        key = signature(node)
+        found = self._known.get(key)
+        if found is None:
+            found = _costed(node, self.profile)
+            if self.kind == "measured" and key in self.timings:
+                found = replace(found, seconds=self.timings[key])
+            self._known[key] = found
+        return found
+
+
+def node_cost(node: Node, profile: DeviceProfile) -> NodeCost:
+    """Cost of one run of a node by the roofline; see :meth:`CostModel.cost`."""
+    return CostModel(profile).cost(node)
+
+
+def is_free(node: Node) -> bool:
+    """Whether a node does no work on a device: inputs, views, items of tuples, symbols."""
+    if node.op != "call_function" or is_view(node):
+        return True
+    value = node.meta.get("val")
+    return isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _checked(seconds: Any, node: Node) -> float:
+    if isinstance(seconds, (int, float)) and math.isfinite(seconds) and seconds >= 0:
+        return float(seconds)
+    raise CostError(
+        f"{node.name}: the cost function returned {seconds!r}; it must give seconds, a finite "
+        "number that is not negative"
+    )
+
+
+def _costed(node: Node, profile: DeviceProfile) -> NodeCost:
+    try:
+        flops = counts.flops(node)
+        moved = counts.bytes_read(node) + counts.bytes_written(node)
+    except CostError as error:
+        text = str(error)
+        raise CostError(text if text.startswith(node.name) else f"{node.name}: {text}") from error
+    count = flops or 0
+    busy = max(count / profile.rate(_dtype(node)), moved / profile.bandwidth)
+    if profile.draws is not None and draws(node):
+        busy = max(busy, _drawn(node) / profile.draws)
+    known = flops is not None or counts.only_moves(node)
+    return NodeCost(count, moved, busy + profile.launch, known)
+
+
+def _drawn(node: Node) -> int:
+    """Random numbers that an op draws: one for each element of its first result."""
+    first = next(tensors_in(node.meta.get("val")), None)
+    return 0 if first is None else hint(first.numel())
+
+
+def _dtype(node: Node) -> torch.dtype:
+    """The dtype an op computes in: that of its first floating input, else of its output."""
+    tensors = (*tensors_read(node), *tensors_in(node.meta.get("val")))
+    found = (t.dtype for t in tensors if t.dtype.is_floating_point)
+    return next(found, torch.float32)

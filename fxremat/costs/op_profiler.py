@@ -1,0 +1,240 @@
+"""Running single ops on made-up tensors: the bytes they hold meanwhile, and their time.
+
+On CPU the allocator's events are read from one profiler session over all ops, with an allocation
+of a distinctive size before and after each to tell them apart; ``torch.autograd.profiler`` starts
+in milliseconds where ``torch.profiler`` takes a second. On CUDA the caching allocator keeps the
+peak itself; reading it resets the peak statistics of the device.
+
+Nothing else of the caller's state moves: random numbers, gradient mode, autocast, fake modes.
+Random ops draw from a copy of the generator's state.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.profiler import profile
+from torch.fx import Node
+
+from fxremat.costs.tensor_meta import hint, outside_fakes, storage_bytes, tensors_in
+from passes.torch_internals import storage_key
+
+__all__ = ["Trial", "run_all"]
+
+# Allocated and freed before and after each op. Odd, so that no tensor of wider elements than
+# bytes has this size.
+SENTINEL = 1_000_003
+TILE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What was seen of one op.
+
+    Attributes:
+        workspace: bytes held at the peak beyond inputs and outputs.
+        out_bytes: bytes of each new storage among the outputs, in order.
+        seconds: median time of three runs, or None where it was not timed.
+    """
+
+    workspace: int
+    out_bytes: tuple[int, ...]
+    seconds: float | None = None
+
+
+def run_all(
+    todo: Mapping[str, Node], device: torch.device, *, timed: bool = False
+) -> dict[str, Trial]:
+    """Run each node's op, inputs made and freed one op at a time; what fails is left out.
+
+    Args:
+        todo: nodes by signature; their ops must not write into their inputs.
+        device: where to run; on CPU no profiler may be running.
+        timed: time each op as well, in runs of their own.
+    """
+    with _quiet(device):
+        spent = {key: _time(node, device) if timed else None for key, node in todo.items()}
+        seen = _on_cuda(todo, device) if device.type == "cuda" else _on_cpu(todo, device)
+    return {key: Trial(space, out, spent[key]) for key, (space, out) in seen.items()}
+
+
+Seen = dict[str, tuple[int, tuple[int, ...]]]
+
+
+@contextmanager
+def _quiet(device: torch.device) -> Iterator[None]:
+    """Real tensors, the random state put back, no warnings, no garbage collection."""
+    collecting = gc.isenabled()
+    cuda = [device] if device.type == "cuda" else []
+    with outside_fakes(), torch.random.fork_rng(devices=cuda), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.disable()  # it would free other people's tensors in the middle of an op
+        try:
+            yield
+        finally:
+            if collecting:
+                gc.enable()
+
+
+def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> Seen:
+    """Workspace and output bytes of each op that ran, from one profiler session.
+
+    The first run of an op holds what later ones do (seen on convolutions, norms and attention),
+    so there is no run to warm up.
+    """
+    ran: list[tuple[str, tuple[int, ...] | None]] = []
+    with profile(use_kineto=True, profile_memory=True) as session:
+        for key, node in todo.items():
+            call = _prepare(node, device)
+            if call is not None:
+                _mark()
+                made = call.attempt()
+                _mark()
+                ran.append((key, call.new_bytes(made)))
+                del made
+    records = session.kineto_results.events()
+    memory = [(e.start_ns(), e.nbytes()) for e in records if e.name() == "[memory]"]
+    spaces = _spaces([size for _, size in sorted(memory, key=lambda m: m[0])])
+    if len(spaces) != len(ran):  # some op allocates as much as a sentinel
+        return {}
+    pairs = zip(ran, spaces, strict=True)
+    return {key: (space, out) for (key, out), space in pairs if out is not None}
+
+
+def _mark() -> None:
+    torch.empty(SENTINEL, dtype=torch.uint8, device="cpu")
+
+
+def _spaces(sizes: list[int]) -> list[int]:
+    """Workspaces from a list of allocations (positive) and frees, two sentinels around each op."""
+    found: list[int] = []
+    level = peak = 0
+    inside = False
+    for size in sizes:
+        if size == SENTINEL:
+            if inside:
+                found.append(peak - level)
+            inside, level, peak = not inside, 0, 0
+        elif size != -SENTINEL:
+            level += size
+            peak = max(peak, level)
+    return found
+
+
+def _on_cuda(todo: Mapping[str, Node], device: torch.device) -> Seen:
+    """Workspace and output bytes of each op that ran, from the caching allocator's peak.
+
+    Each op runs once before: libraries keep what they allocate on first use.
+    """
+    seen: Seen = {}
+    for key, node in todo.items():
+        call = _prepare(node, device)
+        if call is None or call.attempt() is None:
+            continue
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        made = call.attempt()
+        torch.cuda.synchronize(device)
+        space = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
+        out = call.new_bytes(made)
+        if out is not None:
+            seen[key] = space, out
+        del made
+    return seen
+
+
+def _time(node: Node, device: torch.device) -> float | None:
+    """Median of three runs in seconds after one that does not count; None if the op fails."""
+    call = _prepare(node, device)
+    if call is None or call.attempt() is None:
+        return None
+    spent = []
+    for _ in range(3):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        call.attempt()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        spent.append(time.perf_counter() - start)
+    return statistics.median(spent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    target: Any
+    args: Any
+    kwargs: Any
+
+    def attempt(self) -> tuple[Any, ...] | None:
+        """The op's result in a tuple, or None if it fails.
+
+        An op may raise anything at inputs that it was not meant for; it is estimated then.
+        """
+        try:
+            return (self.target(*self.args, **self.kwargs),)
+        except Exception:
+            return None
+
+    def new_bytes(self, made: tuple[Any, ...] | None) -> tuple[int, ...] | None:
+        """Bytes of each storage among the outputs that is not an input's."""
+        if made is None:
+            return None
+        old = {storage_key(t) for t in tensors_in((self.args, tuple(self.kwargs.values())))}
+        new = {storage_key(t): storage_bytes(t) for t in tensors_in(made)}
+        return tuple(size for key, size in new.items() if key not in old)
+
+
+def _prepare(node: Node, device: torch.device) -> _Call | None:
+    """Make up inputs; None if that fails, for instance for want of memory."""
+    made: dict[Node, Any] = {}
+    try:
+        args = _real(node.args, device, made)
+        kwargs = {k: _real(a, device, made) for k, a in node.kwargs.items()}
+    except RuntimeError:
+        return None
+    return _Call(node.target, args, kwargs)
+
+
+def _real(arg: Any, device: torch.device, made: dict[Node, Any]) -> Any:
+    if isinstance(arg, Node):
+        if arg not in made:
+            made[arg] = _real(arg.meta["val"], device, made)
+        return made[arg]
+    if isinstance(arg, torch.Tensor):
+        return _tensor(arg, device)
+    if isinstance(arg, (tuple, list)):
+        return type(arg)(_real(a, device, made) for a in arg)
+    return hint(arg) if isinstance(arg, torch.SymInt) else arg
+
+
+def _tensor(fake: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A real tensor of the same layout: floats in (0.1, 1), integers 0 (a valid index), bools."""
+    size, stride = [hint(s) for s in fake.shape], [hint(s) for s in fake.stride()]
+    offset = hint(fake.storage_offset())
+    span = 1 + sum((s - 1) * d for s, d in zip(size, stride, strict=True)) if all(size) else 0
+    flat = torch.empty(offset + span, dtype=fake.dtype, device=device)
+    if fake.dtype.is_floating_point or fake.dtype.is_complex or fake.dtype is torch.bool:
+        _fill(flat)
+    else:
+        flat.zero_()
+    return flat.as_strided(size, stride, offset)
+
+
+def _fill(flat: torch.Tensor) -> None:
+    """Random numbers, repeated every few thousand: to draw all would take longer than the op."""
+    own = torch.Generator().manual_seed(0)
+    drawn = torch.rand(TILE, generator=own, device="cpu")
+    tile = drawn > 0.5 if flat.dtype is torch.bool else drawn * 0.9 + 0.1
+    tile = tile.to(device=flat.device, dtype=flat.dtype)
+    whole = flat.numel() // TILE * TILE
+    flat[:whole].view(-1, TILE).copy_(tile)
+    flat[whole:].copy_(tile[: flat.numel() - whole])

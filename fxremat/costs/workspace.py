@@ -1,0 +1,203 @@
+"""Bytes that an op holds while it runs, beyond its inputs and outputs: measured, not guessed.
+
+Convolutions reorder their operands, reductions copy a gradient that is not contiguous, and so on;
+no formula tells how much. So every distinct op of a graph is run once on real tensors of the same
+sizes, strides and offsets, and the allocator is asked (``fxremat.costs.op_profiler``). Results are
+kept in the cache folder, per torch version, device name and thread count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from fxremat.base import cache
+from fxremat.base.errors import CostError
+from fxremat.costs import op_profiler
+from fxremat.costs.model import is_free
+from fxremat.costs.tensor_meta import hint, signature, storage_bytes, tensors_in, tensors_read
+from passes.torch_internals import storage_key
+
+__all__ = ["Measurement", "estimate", "excess", "measure", "timings"]
+
+FORMAT = 1
+LIMIT = 2 << 30  # bytes of inputs and outputs; ops beyond are not run
+aten = torch.ops.aten
+CONVOLUTIONS = frozenset(
+    {aten.convolution, aten.convolution_backward, aten._convolution, aten.cudnn_convolution}
+)
+# These resize their unreduced result to a scalar, on every device, and resizing frees nothing.
+LOSSES = frozenset(
+    {aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one run of an op was seen to do.
+
+    Attributes:
+        workspace: bytes held at the peak beyond inputs and outputs.
+        seconds: median time of three runs, or None where it was not timed.
+        out_bytes: bytes of each new storage among the outputs, in order; empty where they are
+            taken to be as traced.
+        estimated: the op was not run; ``workspace`` is 0, or for a convolution the bytes of its
+            inputs and outputs, as for one reordered copy of each.
+    """
+
+    workspace: int
+    seconds: float | None = None
+    out_bytes: tuple[int, ...] = ()
+    estimated: bool = False
+
+
+def measure(
+    nodes: Iterable[Node], device: torch.device | str, *, timed: bool = False
+) -> dict[str, Measurement]:
+    """Measure every distinct op among ``nodes``, or read what an earlier run measured.
+
+    Ops that write into their inputs, are no plain ``aten`` or ``prims`` ops, live on another
+    device, need more than 2 GiB, or fail on the inputs made up for them are estimated; so is
+    every op where ``device`` is not on this machine or a profiler is already running.
+
+    Args:
+        nodes: of an ATen graph with fake values; those that cost nothing are passed over.
+        device: where to run.
+        timed: time each op as well.
+
+    Returns:
+        A measurement for each ``fxremat.costs.tensor_meta.signature``.
+
+    Raises:
+        CostError: if a tensor has no storage.
+    """
+    device = torch.device(device)
+    distinct = {signature(n): n for n in nodes if not is_free(n)}
+    if not _present(device):
+        return estimate(distinct.values())
+    name = f"workspace {cache.machine(device)}"
+    kept = _entries(cache.load(name))
+    found = {key: _parse(kept.get(_digest(key)), timed) for key in distinct}
+    todo = {k: n for k, n in distinct.items() if found[k] is None and _runnable(n, device)}
+    seen = op_profiler.run_all(todo, device, timed=timed) if todo else {}
+    fresh = {k: Measurement(t.workspace, t.seconds, t.out_bytes) for k, t in seen.items()}
+    if fresh:
+        kept |= {_digest(k): [m.workspace, m.seconds, m.out_bytes] for k, m in fresh.items()}
+        cache.store(name, {"format": FORMAT, "ops": kept})
+    return {k: fresh.get(k) or found[k] or _estimate(n) for k, n in distinct.items()}
+
+
+def estimate(nodes: Iterable[Node]) -> dict[str, Measurement]:
+    """What every distinct op among ``nodes`` is estimated to hold, without running any."""
+    return {signature(n): _estimate(n) for n in nodes if not is_free(n)}
+
+
+def excess(nodes: Iterable[Node], found: Mapping[str, Measurement]) -> dict[int, int]:
+    """Bytes by which storages that ops return exceed the traced ones.
+
+    ``mse_loss`` with a mean, for one, returns a scalar in the storage of what it was taken over.
+
+    Args:
+        nodes: of an ATen graph with fake values.
+        found: measurements by signature, as from :func:`measure` or :func:`estimate`.
+
+    Returns:
+        Bytes by the key of a fake tensor's storage, for those that are larger than traced.
+    """
+    more = {}
+    for node in nodes:
+        seen = found.get(signature(node)) if "val" in node.meta else None
+        if seen is None or not seen.out_bytes:
+            continue
+        made = {storage_key(t): storage_bytes(t) for t in tensors_in(node.meta["val"])}
+        if len(seen.out_bytes) != len(made):
+            continue
+        for (key, traced), real in zip(made.items(), seen.out_bytes, strict=True):
+            if real > traced:
+                more[key] = real - traced
+    return more
+
+
+def timings(found: Mapping[str, Measurement]) -> dict[str, float]:
+    """Seconds by signature of what was timed, as ``fxremat.costs.model.CostModel`` takes them."""
+    return {key: m.seconds for key, m in found.items() if m.seconds is not None}
+
+
+# --------------------------------------------------------------------------------- what to run
+
+
+def _present(device: torch.device) -> bool:
+    """Whether ops can be measured on ``device`` here and now."""
+    if device.type == "cuda":
+        return torch.cuda.is_available()
+    return device.type == "cpu" and not _profiling()
+
+
+def _profiling() -> bool:
+    return bool(torch.autograd._profiler_enabled())  # type: ignore[attr-defined]
+
+
+def _runnable(node: Node, device: torch.device) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+        return False
+    if target._schema.is_mutable or any(a.alias_info for a in target._schema.returns):
+        return False
+    tensors = [*tensors_read(node), *tensors_in(node.meta.get("val"))]
+    if any(t.layout is not torch.strided or t.device.type != device.type for t in tensors):
+        return False
+    if any("val" not in n.meta for n in node.all_input_nodes):
+        return False
+    try:
+        return sum(storage_bytes(t) for t in tensors) <= LIMIT
+    except CostError:  # an output whose size depends on data
+        return False
+
+
+def _estimate(node: Node) -> Measurement:
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet in LOSSES:
+        return Measurement(0, out_bytes=_loss_bytes(node), estimated=True)
+    if packet not in CONVOLUTIONS:
+        return Measurement(0, estimated=True)
+    tensors = [*tensors_read(node), *tensors_in(node.meta.get("val"))]
+    return Measurement(sum(storage_bytes(t) for t in tensors), estimated=True)
+
+
+def _loss_bytes(node: Node) -> tuple[int, ...]:
+    """What a loss returns: without a reduction as traced, else a storage of the unreduced size."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dim() > 0:
+        return ()
+    shape = torch.broadcast_shapes(*(t.shape for t in tensors_read(node)))
+    return (max(hint(math.prod(shape)), 1) * value.element_size(),)
+
+
+# ---------------------------------------------------------------------------------------- cache
+
+
+def _digest(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def _entries(data: dict[str, Any] | None) -> dict[str, Any]:
+    if data is None or data.get("format") != FORMAT:
+        return {}
+    ops = data.get("ops")
+    return ops if isinstance(ops, dict) else {}
+
+
+def _parse(entry: Any, timed: bool) -> Measurement | None:
+    try:
+        workspace, seconds, out_bytes = entry
+        sizes = tuple(int(b) for b in out_bytes)
+        known = Measurement(int(workspace), None if seconds is None else float(seconds), sizes)
+    except (TypeError, ValueError):
+        return None
+    return None if timed and known.seconds is None else known

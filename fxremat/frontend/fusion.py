@@ -1,0 +1,115 @@
+"""Which values Inductor's fusion keeps out of memory, told from the graph before it is compiled.
+
+Inductor computes an elementwise op inside the kernels that read its result, if those are
+elementwise or reductions themselves. Such a value never takes memory; what it is computed from is
+read, and lives, in its place. What is really fused is known only after compiling, and the peak of
+the code is what counts in the end (:mod:`fxremat.backends.inductor`), but a plan is only as good as
+what the solver is told. The rules are those that hold in nearly all graphs:
+
+* a value that is a function of one large value, besides small ones and inputs of the step, and is
+  read by ops that fuse: if it is made after all, it stands for what it was made from;
+* in the backward also a function of several large values, if one op alone reads it.
+
+A value of the forward that the backward reads is none of them: it may be worth saving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import torch
+from torch import fx
+
+from fxremat.constraints.rules import fixed
+from passes.analysis.effects import draws
+from passes.analysis.joint import JointGraph, Role, Side
+from passes.torch_internals import OpOverload
+
+__all__ = ["SHARE", "fused_values"]
+
+SHARE = 1 / 8  # of an op's own time, within another's loop: neither launch nor traffic
+SMALL = 8  # a value of less than 1/8 of another's bytes, such as a mean of rows, is small beside it
+aten = torch.ops.aten
+LOOKUPS = frozenset({aten.gather, aten.index, aten._unsafe_index})  # they compute what they read
+Storage = Callable[[torch.Tensor], int]
+
+
+def fused_values(
+    joint: JointGraph, storage: Storage, apart: Collection[str] = ()
+) -> dict[str, tuple[str, ...]]:
+    """Values that take no memory once Inductor has fused the ops that read them.
+
+    Args:
+        joint: the joint graph, with Inductor's decompositions.
+        storage: bytes of a traced tensor's storage.
+        apart: names of nodes that are left as they are, such as those that the user decides about.
+
+    Returns:
+        For each such value, by name, the storages that are read in its place.
+    """
+    readers: dict[str, list[fx.Node]] = {}
+    for node in joint.nodes:
+        if joint.roles[node.name] in (Role.OP, Role.OUTPUT):
+            for name in joint.reads(node):
+                readers.setdefault(name, []).append(node)
+    found: dict[str, tuple[str, ...]] = {}
+    for node in joint.nodes:
+        if node.name in apart or not _elementwise(joint, node):
+            continue
+        reads = (s for name in joint.reads(node) for s in found.get(name, (name,)))
+        sources = tuple(dict.fromkeys(reads))
+        given = readers.get(node.name, [])
+        if _readable(joint, node, sources, given) and _stands(joint, node, sources, given, storage):
+            found[node.name] = sources
+    return found
+
+
+def _elementwise(joint: JointGraph, node: fx.Node) -> bool:
+    """Whether a node is an op that computes one tensor element by element, and may do so again."""
+    if joint.roles[node.name] is not Role.OP or joint.storages.get(node.name) != node.name:
+        return False
+    return _fuses(node, torch.Tag.pointwise) and not fixed(joint, node)
+
+
+def _fuses(node: fx.Node, *tags: torch.Tag) -> bool:
+    """Whether Inductor makes a loop of an op that has one of these tags."""
+    from passes.inductor import is_external
+
+    target = node.target
+    if not isinstance(target, OpOverload) or target._schema.is_mutable:
+        return False
+    return any(tag in target.tags for tag in tags) and not draws(node) and not is_external(node)
+
+
+def _inlines(node: fx.Node) -> bool:
+    """Whether an op computes what it reads within its own loop."""
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet in LOOKUPS or _fuses(node, torch.Tag.pointwise, torch.Tag.reduction)
+
+
+def _readable(
+    joint: JointGraph, node: fx.Node, sources: Sequence[str], readers: Sequence[fx.Node]
+) -> bool:
+    """Whether all that read a value can compute it themselves, at the same time of the step."""
+    if not readers or not all(map(_inlines, readers)):
+        return False
+    if not joint.written.isdisjoint((node.name, *sources)):
+        return False
+    sides = {joint.sides[reader.name] for reader in readers}
+    return joint.sides[node.name] is not Side.FORWARD or sides == {Side.FORWARD}
+
+
+def _stands(
+    joint: JointGraph,
+    node: fx.Node,
+    sources: Sequence[str],
+    readers: Sequence[fx.Node],
+    storage: Storage,
+) -> bool:
+    """Whether keeping what a value is made of, in its place, costs no memory."""
+    size = storage(node.meta["val"])
+    made = (s for s in sources if s in joint.computed)
+    large = [held for s in made if (held := storage(joint.named[s].meta["val"])) * SMALL > size]
+    if len(large) > 1:
+        return joint.sides[node.name] is Side.BACKWARD and len(readers) == 1
+    return all(held <= size for held in large)

@@ -1,0 +1,148 @@
+"""A folder for each compiled graph: its plan, its report, its graphs and its charts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from uuid import uuid4
+
+from fxremat.base.errors import OptionError
+from fxremat.base.files import write_text
+from fxremat.inspect.drawings import charts
+from fxremat.inspect.drawings.dot import to_dot
+from fxremat.inspect.drawings.graphs import backward_graph, flow_network, forward_graph, joint_graph
+from fxremat.inspect.drawings.svg import to_svg
+from fxremat.inspect.explain import Explainer
+from fxremat.inspect.reports import to_html
+from fxremat.plans.frontier import Frontier
+from fxremat.plans.plan import Plan
+
+__all__ = ["check_folder", "dump_plan"]
+
+log = logging.getLogger("fxremat")
+GRAPHS = {
+    "joint": joint_graph,
+    "network": flow_network,
+    "forward": forward_graph,
+    "backward": backward_graph,
+}
+
+
+def dump_plan(
+    folder: str | PathLike[str],
+    plan: Plan,
+    *,
+    forward: str = "",
+    backward: str = "",
+    joint: str = "",
+    frontier: Frontier | None = None,
+) -> Path:
+    """Write all that can be shown of a plan into a new folder ``graph_0``, ``graph_1``, ...
+
+    It is there as a whole or not at all, also where several processes write at once.
+
+    Args:
+        folder: where the new folder comes; made if it is not there.
+        plan: a plan with its detail.
+        forward: text of the forward's graph.
+        backward: text of the backward's graph.
+        joint: text of the joint graph.
+        frontier: drawn too, if given.
+
+    Returns:
+        The new folder.
+
+    Raises:
+        OptionError: if the folder cannot be written, or the plan has no detail.
+    """
+    plan.known  # noqa: B018 (raises before anything is written)
+    parent = Path(folder)
+    with _explained(parent):
+        scratch = _scratch(parent)
+        try:
+            _write(scratch, plan, frontier)
+            for name, text in (("joint", joint), ("forward", forward), ("backward", backward)):
+                if text:
+                    write_text(scratch / f"{name}.txt", text.rstrip("\n") + "\n")
+            return _name(scratch, parent)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+
+
+def check_folder(folder: str | PathLike[str]) -> None:
+    """Make a folder for dumps, and see that it can be written.
+
+    Raises:
+        OptionError: if it cannot be made or written.
+    """
+    with _explained(Path(folder)):
+        _scratch(Path(folder)).rmdir()
+
+
+def _write(scratch: Path, plan: Plan, frontier: Frontier | None) -> None:
+    plan.save(scratch / "plan.json")
+    explainer = Explainer(plan)
+    write_text(scratch / "plan.txt", f"{plan}\n\n{explainer.summary()}\n")
+    for name, graph in GRAPHS.items():
+        drawn = graph(plan, explainer)
+        write_text(scratch / f"{name}.dot", to_dot(drawn))
+        write_text(scratch / f"{name}.svg", to_svg(drawn))
+    _draw_charts(scratch, plan, frontier)
+    write_text(scratch / "report.html", to_html(plan, frontier, explainer=explainer))
+
+
+def _draw_charts(scratch: Path, plan: Plan, frontier: Frontier | None) -> None:
+    """Draw what matplotlib can draw, or say how to get it."""
+    wanted: dict[str, Callable[[Path], None]] = {
+        "timeline": lambda path: charts.timeline_chart(plan, path)
+    }
+    if frontier is not None:
+        wanted["frontier"] = lambda path: charts.frontier_chart(frontier, path, plan)
+    if not charts.available():
+        names = " and ".join(wanted)
+        log.info("no charts (%s) in the dump: pip install fxremat[pictures]", names)
+        return
+    for name, draw in wanted.items():
+        for suffix in charts.SUFFIXES:
+            draw(scratch / f"{name}{suffix}")
+
+
+def _scratch(parent: Path) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    scratch = parent / f".graph.{os.getpid()}.{uuid4().hex[:8]}"
+    scratch.mkdir()
+    return scratch
+
+
+def _name(scratch: Path, parent: Path) -> Path:
+    """Give a folder the first number that is free.
+
+    Renaming onto a folder with files in it fails, so of two processes one takes the next number.
+    """
+    number = 0
+    while True:
+        target = parent / f"graph_{number}"
+        if not os.path.lexists(target):
+            try:
+                return scratch.rename(target)
+            except OSError:
+                if not target.is_dir():
+                    raise
+        number += 1
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OptionError(
+            f"dump={str(folder)!r}: the folder cannot be written "
+            f"({error.strerror or error}); name one that can"
+        ) from error

@@ -1,0 +1,118 @@
+"""Plans of one graph: what a solver finds, with its prediction and its bounds.
+
+Neither torch nor the graph is needed, so plans can be made anew from a plan's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from fxremat.base.errors import OptionError
+from fxremat.planning.strategies import COMPARED, strategy
+from fxremat.plans.frontier import Frontier
+from fxremat.plans.plan import Plan, SavedValue
+from fxremat.problem.fused_values import fresh
+from fxremat.problem.provenance import Detail
+from fxremat.problem.replay import replay
+from fxremat.problem.types import Phase, Problem
+from fxremat.solver.pareto import Point
+from fxremat.solver.peak import PeakSolver
+
+__all__ = ["Planner"]
+
+
+class Planner:
+    """Makes plans of one graph.
+
+    Args:
+        detail: the problem and where it comes from.
+        graph: fingerprint of the joint graph.
+        effort: rounds of search, see :class:`fxremat.options.Options`.
+        time_limit: seconds for all searches together, or None.
+    """
+
+    def __init__(
+        self, detail: Detail, graph: str, effort: float = 1.0, time_limit: float | None = None
+    ) -> None:
+        self.detail = detail
+        self.graph = graph
+        self._effort = effort
+        self._time_limit = time_limit
+
+    @classmethod
+    def of(cls, plan: Plan) -> Planner:
+        """The planner of a plan's graph.
+
+        Raises:
+            OptionError: if the plan has no detail.
+        """
+        return cls(plan.known, plan.graph)
+
+    @cached_property
+    def solver(self) -> PeakSolver:
+        """The solver, which sees what the user prefers in the times of ops."""
+        return PeakSolver(self.detail.priced, self._effort, self._time_limit)
+
+    @cached_property
+    def judge(self) -> PeakSolver:
+        """What bounds are taken from: real seconds, whatever the user prefers."""
+        return PeakSolver(self.detail.problem) if self.detail.weights else self.solver
+
+    def plan(self, point: Point, limit: int | None, *, complete: bool | None = None) -> Plan:
+        """The plan of a schedule.
+
+        Args:
+            point: the schedule; its seconds are not read.
+            limit: bytes that the plan was made for, or None.
+            complete: no time limit stopped the search; the solver knows by default.
+        """
+        problem = self.detail.problem
+        schedule = fresh(problem, point.schedule)
+        timeline = replay(problem, schedule)
+        names = [op.name for op in problem.ops]
+        return Plan(
+            graph=self.graph,
+            budget=limit,
+            predicted_peak=timeline.peak,
+            baseline_peak=self.judge.baseline.peak,
+            floor=self.judge.floor,
+            recompute_seconds=timeline.recompute_seconds,
+            lower_bound_seconds=self.judge.lower_bound(max(limit or timeline.peak, timeline.peak)),
+            step_seconds=problem.step_seconds,
+            recompute_flops=timeline.recompute_flops,
+            saved=tuple(
+                SavedValue(problem.values[v].name, problem.values[v].nbytes) for v in timeline.saved
+            ),
+            forward=tuple(names[o] for o in timeline.order),
+            schedule=tuple(names[o] for o in schedule),
+            recomputed=tuple(names[o] for o in _again(problem, schedule, timeline.hoisted)),
+            complete=not self.solver.timed_out if complete is None else complete,
+            detail=self.detail,
+        )
+
+    def frontier(self) -> Frontier:
+        """Plans by falling peak and rising time, and beside them what people do by hand."""
+        points = sorted(self.solver.frontier(), key=lambda p: -p.peak)
+        plans = tuple(self.plan(p, p.peak) for p in points)
+        return Frontier(plans, self._strategies())
+
+    def _strategies(self) -> dict[str, Plan]:
+        found: dict[str, Plan] = {}
+        for label, (name, k) in COMPARED.items():
+            try:
+                found[label] = self.plan(strategy(self.detail, name, k), None)
+            except OptionError:  # no blocks
+                continue
+        return found
+
+
+def _again(problem: Problem, schedule: Sequence[int], hoisted: Sequence[int]) -> list[int]:
+    """The ops of a schedule that have run before, once for each further run."""
+    first: set[int] = set(hoisted)
+    found: list[int] = []
+    for op in schedule:
+        if problem.ops[op].phase is Phase.FORWARD or op in first:
+            found.append(op)
+        first.add(op)
+    return found

@@ -1,0 +1,118 @@
+"""From what was asked for to a plan; what cannot be had is said."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+from fxremat.base.budget import Budget, format_bytes
+from fxremat.base.errors import BudgetError
+from fxremat.frontend.analyze import Prepared
+from fxremat.options import Options
+from fxremat.planning.feedback import NO_HINTS, Hints
+from fxremat.planning.planner import Planner
+from fxremat.planning.reapply import recall
+from fxremat.planning.strategies import strategy
+from fxremat.plans.frontier import knee
+from fxremat.plans.plan import Plan
+from fxremat.problem.liveness import occupancy
+from fxremat.solver.exact.solve import solve_several
+from fxremat.solver.pareto import Point
+from fxremat.solver.peak import PeakSolver
+
+__all__ = ["decide"]
+
+NAMED = 5  # values that an error lists
+
+
+def decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
+    """The plan that the options of a graph ask for.
+
+    Args:
+        ready: the graph.
+        hints: what is known of what the inner compiler makes of the graph.
+        held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
+
+    Raises:
+        BudgetError: if no plan meets the budget and the options don't take the closest.
+        RewriteError: if the options give plans, and none is for this graph.
+        OptionError: for a strategy that needs blocks where there are none.
+    """
+    options, planner = ready.options, ready.planner
+    if options.plan is not None:
+        return recall(planner, options.plan)
+    if options.strategy is not None:
+        point = _by_hand(planner, options)
+        return replace(planner.plan(point, None), held=held)
+    limit, point = _choose(planner.solver, options, hints, held)
+    proved = True
+    if options.solver == "exact" and point.seconds > 0:
+        point, proved = _prove(planner.solver, limit, point, options, hints.margin)
+    complete = proved and not planner.solver.timed_out
+    return replace(planner.plan(point, limit, complete=complete), held=held)
+
+
+def _by_hand(planner: Planner, options: Options) -> Point:
+    if options.strategy != "auto":
+        return strategy(planner.detail, str(options.strategy), options.k)
+    points = sorted(planner.solver.frontier(), key=lambda p: -p.peak)
+    step = planner.detail.problem.step_seconds
+    return points[knee([(p.peak, p.seconds) for p in points], step)]
+
+
+def _choose(
+    solver: PeakSolver, options: Options, hints: Hints, held: int
+) -> tuple[int | None, Point]:
+    """The limit in bytes and the plan for it, below by the margin if there is one."""
+    budget: Budget = options.budget
+    if budget.smallest:
+        return None, solver.least()
+    limit = budget.limit(solver.baseline.peak if hints.baseline is None else hints.baseline)
+    if limit is not None and budget.nbytes is not None:
+        limit -= held
+    found = solver.solve(2**62 if limit is None else limit - hints.margin)
+    if found is not None:
+        return limit, found
+    least = solver.least()
+    if limit is not None and (least.peak <= limit or hints.baseline is not None):
+        return limit, least
+    message = _too_small(solver, limit or 0, least)
+    if held and limit is not None and least.peak <= limit + held:
+        # What the other graphs hold was settled before this one was known.
+        warnings.warn(
+            f"the step exceeds its budget by {format_bytes(least.peak - limit)}: other graphs hold "
+            f"{format_bytes(held)} for their backward, and this one needs "
+            f"{format_bytes(least.peak)} at least; avoid the graph break, or give a smaller budget",
+            stacklevel=2,
+        )
+        return limit, least
+    if options.on_infeasible == "raise":
+        raise BudgetError(message, asked=limit, least=least.peak)
+    warnings.warn(message, stacklevel=2)
+    return limit, least
+
+
+def _prove(
+    solver: PeakSolver, limit: int | None, point: Point, options: Options, margin: int
+) -> tuple[Point, bool]:
+    """The cheapest plan of its class, and whether that is proved within the time limit."""
+    within = point.peak if limit is None else max(limit - margin, point.peak)
+    left = None if options.time_limit is None else max(0.1, solver.seconds_left)
+    found = solve_several(solver.problem, within, time_limit=left, start=point.schedule)
+    return found.point or point, found.proved
+
+
+def _too_small(solver: PeakSolver, limit: int, least: Point) -> str:
+    problem = solver.problem
+    line = occupancy(problem, least.schedule)
+    where = problem.ops[line.ops[line.peak]].name
+    live = ", ".join(
+        f"{problem.values[i.value].name} ({format_bytes(i.nbytes)})"
+        for i in line.at(line.peak)[:NAMED]
+    )
+    return (
+        f"no plan found within {limit} bytes ({format_bytes(limit)}); the least peak found is "
+        f"{least.peak} bytes ({format_bytes(least.peak)}), while {where} runs, where the largest "
+        f"live values are {live}. Ask for at least {least.peak} bytes, for budget='min', or "
+        "shrink the batch"
+    )

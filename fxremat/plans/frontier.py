@@ -1,0 +1,119 @@
+"""The frontier of a step: its trade-off between peak and time, as plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fxremat.base.budget import format_bytes
+from fxremat.plans.plan import Plan
+from fxremat.problem.provenance import Detail
+
+__all__ = ["Frontier", "knee"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Frontier(Sequence[Plan]):
+    """Plans of one graph by falling peak and rising time; none is both larger and slower.
+
+    Attributes:
+        plans: the plans, from the one that recomputes nothing to the one with the least peak.
+        strategies: plans of what people do by hand, by name, for comparison.
+    """
+
+    plans: tuple[Plan, ...]
+    strategies: dict[str, Plan] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self.plans[index]
+
+    def __iter__(self) -> Iterator[Plan]:
+        return iter(self.plans)
+
+    @property
+    def knee(self) -> Plan:
+        """The plan at the bend of the curve, see :func:`knee`."""
+        points = [(p.predicted_peak, p.recompute_seconds) for p in self.plans]
+        return self.plans[knee(points, self.plans[0].step_seconds)]
+
+    def within(self, budget: int) -> Plan | None:
+        """The fastest plan within a number of bytes, or None if there is none."""
+        return next((p for p in self.plans if p.predicted_peak <= budget), None)
+
+    def to_json(self) -> str:
+        """The frontier as JSON text; :meth:`from_json` reads it back."""
+        detail = self.plans[0].detail
+        data = {
+            "format": FORMAT,
+            "frontier": [p.to_data() for p in self.plans],
+            "strategies": {name: p.to_data() for name, p in self.strategies.items()},
+            "detail": None if detail is None else detail.to_data(),
+        }
+        return json.dumps(data, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Frontier:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: if the text is not a frontier or comes from another format.
+        """
+        return cls.from_data(json.loads(text))
+
+    @classmethod
+    def from_data(cls, data: Any) -> Frontier:
+        """Read what the JSON text holds.
+
+        Raises:
+            ValueError: if it is not a frontier or comes from another format.
+        """
+        if not isinstance(data, dict) or data.get("format") != FORMAT or "frontier" not in data:
+            raise ValueError(f"not a frontier of format {FORMAT}; write it again with to_json()")
+        detail = None if data["detail"] is None else Detail.from_data(data["detail"])
+
+        def plan(one: object) -> Plan:
+            return replace(Plan.from_data(one), detail=detail)
+
+        plans = tuple(plan(one) for one in data["frontier"])
+        return cls(plans, {name: plan(one) for name, one in data["strategies"].items()})
+
+    def __str__(self) -> str:
+        """A table, one plan a line."""
+        bend = self.knee
+        lines = [f"{'peak':>12}  {'of baseline':>11}  {'time':>7}  {'saved':>12}  recomputed runs"]
+        for plan in self.plans:
+            share = plan.predicted_peak / max(1, plan.baseline_peak)
+            lines.append(
+                f"{format_bytes(plan.predicted_peak):>12}  {share:>11.1%}  {plan.overhead:>+7.1%}  "
+                f"{format_bytes(plan.saved_bytes):>12}  {len(plan.recomputed):>6}"
+                f"{'  <- knee' if plan is bend else ''}"
+            )
+        return "\n".join(lines)
+
+
+def knee(points: Sequence[tuple[float, float]], step_seconds: float) -> int:
+    """Index of the point farthest below the line between the ends of a falling curve.
+
+    Both axes are scaled to the curve's extent (Satopaa et al. 2011, "Finding a kneedle in a
+    haystack"). The curve is taken to end where a further forward pass would be paid for, a third of
+    a step: beyond, values are recomputed again and again, and the time has no bound to scale by.
+
+    Args:
+        points: at least one pair of a peak and a recompute time, by falling peak.
+        step_seconds: time of a step that recomputes nothing.
+
+    >>> knee([(10, 0.0), (4, 0.1), (2, 0.9), (1, 7.0)], step_seconds=3.0)
+    1
+    """
+    near = [p for p in points if p[1] <= step_seconds / 3] or [points[0]]
+    (x0, y0), (x1, y1) = near[0], near[-1]
+    width, height = abs(x1 - x0) or 1.0, abs(y1 - y0) or 1.0
+    gains = [abs(x - x0) / width - abs(y - y0) / height for x, y in near]
+    return max(range(len(near)), key=lambda i: gains[i])

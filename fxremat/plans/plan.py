@@ -1,0 +1,314 @@
+"""A plan: what is saved, in which order the backward computes, and what that is predicted to cost.
+
+A plan names ops and values as the joint graph does, so it can be printed, compared, written to a
+file and applied again to the same graph.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from fxremat.base.budget import format_bytes
+from fxremat.base.errors import OptionError
+from fxremat.base.files import read_text, write_text
+from fxremat.problem.provenance import Detail
+
+if TYPE_CHECKING:  # they read plans
+    from fxremat.plans.diff import Diff
+    from fxremat.plans.frontier import Frontier
+
+__all__ = ["Plan", "SavedValue", "summary"]
+
+FORMAT = 4
+LISTS = ("forward", "schedule", "recomputed")  # of names of ops
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {  # of fields as JSON has them
+    "graph": ((str,), "a hash"),
+    "budget": ((int, type(None)), "a number of bytes or null"),
+    "complete": ((bool,), "true or false"),
+    **dict.fromkeys(
+        ("predicted_peak", "baseline_peak", "floor", "recompute_flops", "held"),
+        ((int,), "a whole number"),
+    ),
+    **dict.fromkeys(
+        ("recompute_seconds", "lower_bound_seconds", "step_seconds"), ((int, float), "a number")
+    ),
+    **dict.fromkeys((*LISTS, "saved"), ((list, tuple), "a list")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SavedValue:
+    """A value that the forward hands to the backward.
+
+    Attributes:
+        name: node of the joint graph that yields it.
+        nbytes: bytes that saving it costs; 0 if the step holds it anyway.
+    """
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one graph is split and replayed; all of it is fixed when the graph is compiled.
+
+    Attributes:
+        graph: fingerprint of the joint graph that the plan belongs to.
+        budget: limit on the peak in bytes, or None for no limit.
+        predicted_peak: most bytes that the region holds at one moment of the step.
+        baseline_peak: the same for the plan that recomputes nothing.
+        floor: bytes below which no plan of this graph can go.
+        recompute_seconds: predicted time of the recomputed ops.
+        lower_bound_seconds: time below which no plan within the budget can recompute.
+        step_seconds: predicted time of a step that recomputes nothing.
+        recompute_flops: floating-point operations of the recomputed ops.
+        saved: values that the forward hands to the backward, in graph order.
+        forward: ops in the order in which the forward runs them.
+        schedule: ops in the order in which the backward runs them, with repeats.
+        recomputed: forward ops that the backward runs again, once for each further run.
+        held: bytes that other graphs held for their backward when this one was planned; a budget
+            for the step has been lowered by them.
+        complete: False if a time limit stopped the search.
+        detail: the problem that it solves and where its ops come from; not compared.
+        timings: seconds that each stage of planning took; neither compared nor written to files.
+    """
+
+    graph: str
+    budget: int | None
+    predicted_peak: int
+    baseline_peak: int
+    floor: int
+    recompute_seconds: float
+    lower_bound_seconds: float
+    step_seconds: float
+    recompute_flops: int
+    saved: tuple[SavedValue, ...]
+    forward: tuple[str, ...]
+    schedule: tuple[str, ...]
+    recomputed: tuple[str, ...]
+    held: int = 0
+    complete: bool = True
+    detail: Detail | None = field(default=None, compare=False, repr=False)
+    timings: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes that are live between forward and backward for the backward's sake."""
+        return sum(v.nbytes for v in self.saved)
+
+    @property
+    def overhead(self) -> float:
+        """Predicted recompute time as a share of the step's time."""
+        return self._share(self.recompute_seconds)
+
+    @property
+    def gap(self) -> float:
+        """How much of the step's time a better plan could save at most."""
+        return self._share(max(0.0, self.recompute_seconds - self.lower_bound_seconds))
+
+    def _share(self, seconds: float) -> float:
+        return seconds / self.step_seconds if self.step_seconds else 0.0
+
+    @cached_property
+    def repeats(self) -> dict[str, int]:
+        """How often each recomputed op runs again."""
+        return dict(Counter(self.recomputed))
+
+    @property
+    def known(self) -> Detail:
+        """The detail.
+
+        Raises:
+            OptionError: if the plan has none.
+        """
+        if self.detail is None:
+            raise OptionError(
+                "the plan holds no detail (Plan.detail is None), so it cannot be explained or "
+                "drawn; take one from backend.plans, fxremat.plan() or a file written of these"
+            )
+        return self.detail
+
+    def to_data(self) -> dict[str, Any]:
+        """The plan without its detail as what JSON can hold; :meth:`from_data` reads it back."""
+        data = {"format": FORMAT, **asdict(replace(self, detail=None, timings={}))}
+        del data["timings"]
+        return data
+
+    @classmethod
+    def from_data(cls, data: Any) -> Plan:
+        """Read what :meth:`to_data` made, with or without a detail.
+
+        Raises:
+            ValueError: if it is not a plan or comes from another format.
+        """
+        if isinstance(data, dict) and "frontier" in data:
+            raise ValueError("a frontier, not a plan; take one of its plans, or show it as it is")
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise ValueError(f"not a plan of format {FORMAT}; write it again with to_json()")
+        given = {name: value for name, value in data.items() if name != "format"}
+        names = {f.name for f in fields(cls)} - {"timings"}
+        if set(given) != names:
+            odd = ", ".join(sorted(set(given) ^ names))
+            raise ValueError(f"not a plan: fields missing or unknown: {odd}")
+        if given["detail"] is not None:
+            given["detail"] = Detail.from_data(given["detail"])
+        for name, (kinds, what) in KINDS.items():
+            if type(given[name]) not in kinds:
+                raise ValueError(f"not a plan: {name} is {given[name]!r}, not {what}")
+        try:
+            given["saved"] = tuple(SavedValue(**v) for v in given["saved"])
+        except TypeError as error:
+            raise ValueError(f"not a plan: saved is {given['saved']!r}: {error}") from error
+        for name in LISTS:
+            given[name] = tuple(map(str, given[name]))
+        return cls(**given)
+
+    def to_json(self) -> str:
+        """The plan as JSON text, the same for the same plan; :meth:`from_json` reads it back."""
+        data = self.to_data()
+        del data["detail"]
+        detail = None if self.detail is None else self.detail.to_data()
+        # The plan is for readers too; its long detail goes on one line.
+        shown = json.dumps(data, indent=1).removesuffix("\n}")
+        return f'{shown},\n "detail": {json.dumps(detail, separators=(",", ":"))}\n}}'
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: if the text is not a plan or comes from another format.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"not a plan, nor any JSON: {error}") from error
+        return cls.from_data(data)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the plan to a file; :meth:`load` or ``fxremat.backend(plan=path)`` read it.
+
+        The file is replaced in one step, so that no reader sees half of it.
+
+        Raises:
+            OptionError: if it cannot be written.
+        """
+        write_text(path, self.to_json() + "\n")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Plan:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            OptionError: if the file cannot be read, or is no plan.
+        """
+        text = read_text(path, "write a plan there with plan.save()")
+        try:
+            return cls.from_json(text)
+        except ValueError as error:
+            raise OptionError(f"{path}: {error}") from error
+
+    def explain(self, name: str | None = None) -> str:
+        """Why a value is saved or recomputed, and what it would take to do otherwise.
+
+        Args:
+            name: a value or an op of the plan; None tells of the peak, of what is live there, and
+                of what more memory would be worth. The graph is planned anew a few times.
+
+        Raises:
+            OptionError: if the plan has no such value, or no detail.
+        """
+        from fxremat.inspect.explain import Explainer
+
+        explainer = Explainer(self)
+        return explainer.summary() if name is None else explainer.about(name)
+
+    def frontier(self) -> Frontier:
+        """The whole trade-off curve of the plan's graph; see :class:`fxremat.Frontier`.
+
+        Raises:
+            OptionError: if the plan has no detail.
+        """
+        from fxremat.planning.planner import Planner
+
+        return Planner.of(self).frontier()
+
+    def diff(self, other: Plan) -> Diff:
+        """What another plan does otherwise; see :class:`fxremat.plans.diff.Diff`."""
+        from fxremat.plans.diff import diff
+
+        return diff(self, other)
+
+    def to_html(self, path: str | PathLike[str], frontier: Frontier | None = None) -> None:
+        """Write a report: one HTML file that needs no network.
+
+        Args:
+            path: of the file.
+            frontier: drawn beside the plan, if given.
+
+        Raises:
+            OptionError: if the plan has no detail, or the file cannot be written.
+        """
+        from fxremat.inspect.reports import to_html
+
+        write_text(path, to_html(self, frontier))
+
+    def to_dot(self) -> str:
+        """The joint graph with the cut, as text for graphviz.
+
+        Raises:
+            OptionError: if the plan has no detail.
+        """
+        from fxremat.inspect.drawings.dot import to_dot
+        from fxremat.inspect.drawings.graphs import joint_graph
+
+        return to_dot(joint_graph(self))
+
+    def __str__(self) -> str:
+        """The plan for a reader: prediction, bound, what is saved and recomputed."""
+        limit = "" if self.budget is None else f", budget {format_bytes(self.budget)}"
+        top = sorted(self.saved, key=lambda v: -v.nbytes)[:8]
+        lines = [
+            f"peak        {format_bytes(self.predicted_peak)} predicted{limit}",
+            f"baseline    {format_bytes(self.baseline_peak)} without recomputing",
+            f"floor       {format_bytes(self.floor)}, no plan goes below",
+            f"time        {self.overhead:+.1%} of a step of {self.step_seconds * 1e3:.1f} ms, "
+            f"{self.recompute_flops / 1e9:.2f} GFLOP recomputed",
+            f"bound       no plan within the budget recomputes for less than "
+            f"{self._share(self.lower_bound_seconds):.1%} of a step",
+            f"saved       {len(self.saved)} values, {format_bytes(self.saved_bytes)}",
+            *(f"            {format_bytes(v.nbytes):>12}  {v.name}" for v in top if v.nbytes),
+            f"recomputed  {len(self.recomputed)} runs of {len(self.repeats)} ops",
+        ]
+        resident = None if self.detail is None else self.detail.resident
+        if resident is not None:
+            lines.append(f"besides     {resident}")
+            total, before = (resident.total(p) for p in (self.predicted_peak, self.baseline_peak))
+            lines.append(
+                f"step        {format_bytes(total)} in all, {format_bytes(before)} without "
+                "recomputing"
+            )
+        if self.held:
+            lines.append(
+                f"meanwhile   other graphs hold {format_bytes(self.held)} for their backward"
+            )
+        if not self.complete:
+            lines.append("the search was stopped by the time limit; a longer one may do better")
+        return "\n".join(lines)
+
+
+def summary(plan: Plan) -> str:
+    """What was decided, in one line."""
+    limit = "" if plan.budget is None else f" (budget {format_bytes(plan.budget)})"
+    return (
+        f"peak {format_bytes(plan.predicted_peak)} of {format_bytes(plan.baseline_peak)}"
+        f"{limit}, {plan.overhead:+.1%} time "
+        f"(at most {plan.gap:.1%} above the best), {len(plan.saved)} values saved, "
+        f"{len(plan.recomputed)} runs recomputed, planned in {sum(plan.timings.values()):.2f} s"
+    )

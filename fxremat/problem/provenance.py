@@ -1,0 +1,163 @@
+"""What a plan is about, as plain data: the problem that it solves, and where its ops come from.
+
+A plan alone names ops and values. With its detail it can be explained, drawn and planned anew
+from its file, without torch, the model or the machine that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from fxremat.base.budget import format_bytes
+from fxremat.problem.types import Problem
+
+__all__ = ["Detail", "Origin", "Resident"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a node of the joint graph comes from.
+
+    Attributes:
+        op: what it calls, such as ``aten.mm``; ``input`` or ``tangent`` for what is handed in.
+        shape: dtype and sizes of its result, such as ``f32[8, 16]``.
+        module: path of the module that it was traced in, such as ``blocks.0.attn``, or "". A node
+            of the backward has that of the forward op whose derivative it is part of.
+        source: file and line that called it, such as ``model.py:34``, or "".
+        code: the text of that line, or "".
+    """
+
+    op: str
+    shape: str
+    module: str = ""
+    source: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """Bytes that a training step holds besides the peak of its plan.
+
+    Attributes:
+        parameters: of the module's parameters.
+        buffers: of its buffers.
+        inputs: of the step's arguments.
+        gradients: of the gradients of its parameters. They are part of a plan's peak, unless they
+            are kept from step to step.
+        optimizer: of the optimizer's state.
+        optimizer_peak: what the optimizer's step takes while it runs.
+        optimizer_name: its class.
+        accumulates: gradients of earlier steps are there while a step runs.
+    """
+
+    parameters: int
+    buffers: int
+    inputs: int
+    gradients: int
+    optimizer: int = 0
+    optimizer_peak: int = 0
+    optimizer_name: str = ""
+    accumulates: bool = False
+
+    @property
+    def during(self) -> int:
+        """Bytes held while forward and backward run, besides the peak of their plan."""
+        kept = self.gradients if self.accumulates else 0
+        return self.parameters + self.buffers + self.inputs + self.optimizer + kept
+
+    def total(self, peak: int) -> int:
+        """Most bytes that the whole step holds, if forward and backward peak at ``peak``."""
+        update = self.parameters + self.buffers + self.optimizer + self.gradients
+        return max(self.during + peak, update + self.inputs + self.optimizer_peak)
+
+    def __str__(self) -> str:
+        """The parts in one line."""
+        state = f"{self.optimizer_name} {format_bytes(self.optimizer)}"
+        parts = [
+            f"parameters {format_bytes(self.parameters)}",
+            f"gradients {format_bytes(self.gradients)}",
+            *([state] if self.optimizer_name else []),
+            *([f"buffers {format_bytes(self.buffers)}"] if self.buffers else []),
+            f"inputs {format_bytes(self.inputs)}",
+        ]
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What a plan is about.
+
+    Attributes:
+        problem: the problem that the plan solves.
+        origins: where ops and values come from, by name.
+        device: name of the device profile that gave the times.
+        inner: what compiles the halves: "inductor", "eager" or "callable".
+        weights: by what the times of ops were multiplied, by name, because the user had rather have
+            them saved or recomputed.
+        resident: what the step holds besides, where that is known.
+    """
+
+    problem: Problem
+    origins: Mapping[str, Origin]
+    device: str = ""
+    inner: str = ""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    resident: Resident | None = None
+
+    @cached_property
+    def op_index(self) -> dict[str, int]:
+        """Index of each op by name."""
+        return {op.name: index for index, op in enumerate(self.problem.ops)}
+
+    @cached_property
+    def value_index(self) -> dict[str, int]:
+        """Index of each value by name."""
+        return {value.name: index for index, value in enumerate(self.problem.values)}
+
+    @cached_property
+    def priced(self) -> Problem:
+        """The problem with what the user prefers in the times of ops; solvers see these alone."""
+        if not self.weights:
+            return self.problem
+        ops = (
+            replace(o, seconds=o.seconds * self.weights.get(o.name, 1)) for o in self.problem.ops
+        )
+        return replace(self.problem, ops=tuple(ops))
+
+    def origin(self, name: str) -> Origin:
+        """Where a node comes from; an empty origin for one that is not known."""
+        return self.origins.get(name) or Origin("", "")
+
+    def to_data(self) -> dict[str, Any]:
+        """The detail as what JSON can hold; :meth:`from_data` reads it back."""
+        return {
+            "problem": self.problem.to_data(),
+            "origins": {name: list(asdict(o).values()) for name, o in self.origins.items()},
+            "device": self.device,
+            "inner": self.inner,
+            "weights": dict(self.weights),
+            "resident": None if self.resident is None else asdict(self.resident),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Detail:
+        """Read what :meth:`to_data` made.
+
+        Raises:
+            ValueError: if it is not a detail.
+        """
+        try:
+            held = data["resident"]
+            return cls(
+                problem=Problem.from_data(data["problem"]),
+                origins={name: Origin(*fields) for name, fields in data["origins"].items()},
+                device=data["device"],
+                inner=data["inner"],
+                weights=dict(data["weights"]),
+                resident=None if held is None else Resident(**held),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the detail of a plan: {error}") from error

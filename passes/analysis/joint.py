@@ -1,0 +1,176 @@
+"""The joint graph: the one door through which graphs enter the pass.
+
+AOTAutograd traces forward and backward of a training step into one graph of ATen ops. A
+:class:`JointGraph` is that graph with everything the later stages ask about it settled once:
+
+* the *role* of every node: an input, a tangent, an op that does work, an item taken from an op's
+  tuple, a view, a symbolic size, a constant, the output;
+* the *side* of every node: ``forward`` (the forward's outputs or effects need it), ``backward``
+  (it depends on a tangent, or its effect belongs to the backward), ``either`` (it depends on
+  the inputs alone but only the backward reads it), or ``early`` (it serves further runs of
+  others, see :mod:`passes.recompute.replay_support`);
+* the *storage* of every node: views of one buffer are one storage, named after the node that
+  yields the buffer. Identity is taken from the traced fake tensors, so that ops like
+  ``_unsafe_view``, whose schema promises a fresh result, are seen for what they do; an op that can
+  do nothing but view is a view even where a compiler's own pass traced it apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import fx
+
+from passes.analysis.node_kind import Role, roles_of
+from passes.analysis.phase import Side, sides_of
+from passes.errors import GraphError
+from passes.node_utils import flat_outputs, leaves, mutated_arguments, tensors_in
+from passes.torch_internals import impure
+
+__all__ = ["JointGraph", "Role", "Side", "check_graph"]
+
+
+@dataclass(frozen=True)
+class JointGraph:
+    """A joint graph with roles, sides and storages of its nodes; all mappings go by node name.
+
+    Attributes:
+        module: the graph module; not to be changed.
+        num_fwd_outputs: how many of its outputs are the forward's.
+        roles: the role of every node.
+        sides: the side of every node.
+        storages: the storage that a node's tensor lives in, by the name of the node that yields
+            it; nodes without a tensor of their own (tuples, sizes) are not in it.
+        spare: for ops, bytes-carrying tensors of their result that no node takes out.
+        written: storages that the graph writes to after they were made.
+        states: for ops that can be replayed the node that takes the generator's state before.
+        copies: for inputs that the forward overwrites the node that copies them before.
+    """
+
+    module: fx.GraphModule
+    num_fwd_outputs: int
+    roles: dict[str, Role]
+    sides: dict[str, Side]
+    storages: dict[str, str]
+    spare: dict[str, tuple[torch.Tensor, ...]]
+    written: frozenset[str]
+    states: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_module(
+        cls,
+        module: fx.GraphModule,
+        num_fwd_outputs: int,
+        *,
+        states: Mapping[str, str] | None = None,
+        copies: Mapping[str, str] | None = None,
+    ) -> JointGraph:
+        """Read a joint graph.
+
+        Args:
+            module: the joint graph as AOTAutograd hands it to a partitioner.
+            num_fwd_outputs: how many of its outputs belong to the forward.
+            states: see the attributes.
+            copies: see the attributes.
+
+        Raises:
+            GraphError: for a node that is no ATen-level call, lacks its traced value, or for a
+                number of outputs that the graph does not have.
+        """
+        check_graph(module.graph, num_fwd_outputs)
+        roles, storages, spare = roles_of(module.graph)
+        states, copies = states or {}, copies or {}
+        early = {*states.values(), *copies.values()}
+        sides = sides_of(module.graph, num_fwd_outputs, roles, storages, early)
+        written = frozenset(
+            storages[a.name]
+            for n in module.graph.nodes
+            for a in mutated_arguments(n)
+            if a.name in storages
+        )
+        return cls(module, num_fwd_outputs, roles, sides, storages, spare, written, states, copies)
+
+    @cached_property
+    def named(self) -> dict[str, fx.Node]:
+        """All nodes by name."""
+        return {n.name: n for n in self.module.graph.nodes}
+
+    @cached_property
+    def computed(self) -> frozenset[str]:
+        """Storages that ops of the graph make."""
+        roles = (Role.OP, Role.ITEM)
+        return frozenset(s for s in self.storages.values() if self.roles[s] in roles)
+
+    @property
+    def nodes(self) -> list[fx.Node]:
+        """All nodes in graph order."""
+        return list(self.module.graph.nodes)
+
+    def outputs(self) -> tuple[list[fx.Node], list[fx.Node]]:
+        """Nodes that the forward and the backward return; absent gradients are left out."""
+        flat = flat_outputs(self.module.graph)
+        cut = self.num_fwd_outputs
+        return (
+            [n for n in flat[:cut] if isinstance(n, fx.Node)],
+            [n for n in flat[cut:] if isinstance(n, fx.Node)],
+        )
+
+    def reads(self, node: fx.Node) -> tuple[str, ...]:
+        """Storages that a node reads through its arguments, each once, in order of appearance."""
+        found = dict.fromkeys(
+            self.storages[a.name] for a in leaves(node) if a.name in self.storages
+        )
+        return tuple(found)
+
+    def reads_late(self, node: fx.Node) -> tuple[str, ...]:
+        """Storages that a node reads when it runs in the backward, in order of appearance."""
+        return tuple(dict.fromkeys(self.copies.get(name, name) for name in self.reads(node)))
+
+    def makes(self, node: fx.Node) -> tuple[str, ...]:
+        """Storages that an op yields, itself or through its items, in order of appearance."""
+        group = (node, *self.items(node))
+        return tuple(n.name for n in group if self.storages.get(n.name) == n.name)
+
+    def maker(self, node: fx.Node) -> fx.Node:
+        """The op that a node is a result of: itself, or the one whose tuple it is taken from."""
+        while self.roles[node.name] is Role.ITEM:
+            node = node.all_input_nodes[0]
+        return node
+
+    def items(self, node: fx.Node) -> Iterator[fx.Node]:
+        """Nodes that take an op's tuple apart, nested ones included."""
+        for user in node.users:
+            if self.roles[user.name] is Role.ITEM:
+                yield user
+                yield from self.items(user)
+
+
+def check_graph(graph: fx.Graph, num_fwd_outputs: int) -> None:
+    """Refuse what the pass cannot take; see :meth:`JointGraph.from_module` for the errors."""
+    count = len(flat_outputs(graph))
+    if not 0 <= num_fwd_outputs <= count:
+        raise GraphError(f"{num_fwd_outputs} forward outputs asked for, the graph has {count}")
+    for node in graph.nodes:
+        if node.op in ("call_module", "call_method"):
+            raise GraphError(
+                f"a {node.op} of {node.target!r}; the pass takes graphs of ATen calls, "
+                "as AOTAutograd traces them",
+                node.name,
+            )
+        for tensor in tensors_in(node.meta.get("val")):
+            if tensor.layout is not torch.strided:
+                raise GraphError(
+                    f"a tensor of layout {tensor.layout} has no storage whose bytes could be told; "
+                    "make it dense or keep it out of the compiled region",
+                    node.name,
+                )
+        bare = node.op == "call_function" and "val" not in node.meta
+        if bare and (node.users or not impure(node)):
+            raise GraphError(
+                "no traced value in meta['val']; run the graph through FakeTensorProp first",
+                node.name,
+            )

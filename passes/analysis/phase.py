@@ -1,0 +1,96 @@
+"""In which half of the step a node runs when nothing is recomputed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from torch import fx
+
+from passes.analysis.effects import communicates, is_custom, keeps_input
+from passes.analysis.node_kind import Role
+from passes.node_utils import flat_outputs, mutated_arguments
+from passes.torch_internals import impure
+
+__all__ = ["Side", "sides_of"]
+
+
+class Side(StrEnum):
+    """Where a node runs when nothing is recomputed."""
+
+    FORWARD = "forward"
+    EARLY = "early"
+    EITHER = "either"
+    BACKWARD = "backward"
+
+
+def sides_of(
+    graph: fx.Graph,
+    num_fwd_outputs: int,
+    roles: dict[str, Role],
+    storages: dict[str, str],
+    early: set[str],
+) -> dict[str, Side]:
+    """The side of every node, by name.
+
+    Args:
+        graph: the joint graph.
+        num_fwd_outputs: how many of its outputs are the forward's.
+        roles: the role of every node.
+        storages: the storage that a node's tensor lives in.
+        early: nodes that serve further runs of others alone.
+    """
+    sides: dict[str, Side] = {}
+    late = False  # whether the backward has begun; autograd.Functions leave their ops untagged
+    for node in graph.nodes:
+        tag = node.meta.get("partitioner_tag")
+        late = late or (node.op == "call_function" and tag == "is_backward")
+        sly = node.op == "call_function" and (_acts(node) or is_custom(node))
+        mine = late and tag in (None, "is_backward") and sly
+        backward = mine or _from_backward(node, sides, roles)
+        sides[node.name] = Side.BACKWARD if backward else Side.EITHER
+    written = {
+        storages[a.name]
+        for n in graph.nodes
+        for a in mutated_arguments(n)
+        if sides[n.name] is Side.EITHER and a.name in storages
+    }
+
+    def reads_old(node: fx.Node) -> bool:
+        """Whether an op reads what the forward overwrites: in the backward it would be too late."""
+        op = roles[node.name] in (Role.OP, Role.SIZE)
+        read = any(storages.get(a.name) in written for a in node.all_input_nodes)
+        return op and (read or keeps_input(node))
+
+    roots = [n for n in flat_outputs(graph)[:num_fwd_outputs] if isinstance(n, fx.Node)]
+    sides.update(dict.fromkeys(early, Side.EARLY))
+    for node in graph.nodes:
+        once = node.op == "call_function" and (_acts(node) or reads_old(node))
+        if sides[node.name] is Side.EITHER and (node.op == "placeholder" or once):
+            roots.append(node)
+    while roots:
+        node = roots.pop()
+        if sides[node.name] is Side.EITHER:
+            sides[node.name] = Side.FORWARD
+            roots.extend(node.all_input_nodes)
+    return sides
+
+
+def _acts(node: fx.Node) -> bool:
+    """Whether a call must keep its place among others: a draw, a write, an effect, a collective."""
+    return impure(node) or communicates(node)
+
+
+def _from_backward(node: fx.Node, sides: dict[str, Side], roles: dict[str, Role]) -> bool:
+    if node.op == "output":
+        return True
+    if node.op == "placeholder":
+        name = str(node.target)
+        return "tangents" in name or "bwd_seed" in name or "bwd_base_offset" in name
+    tag = node.meta.get("partitioner_tag")
+    if tag == "must_be_in_backward":
+        return True
+    if tag == "must_be_in_forward":
+        return False
+    if tag == "is_backward" and node.op == "call_function" and _acts(node):
+        return True
+    return any(sides[a.name] is Side.BACKWARD for a in node.all_input_nodes)

@@ -1,0 +1,182 @@
+"""Check the two halves of a split against the joint graph they come from.
+
+A rewrite is trusted only after its output has been compared with its input, as in Autodidax. Every
+fault is a fault of this package, hence an ``AssertionError``; it names the node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from passes.analysis.effects import happens_once
+from passes.analysis.joint import JointGraph, Role, Side
+from passes.node_utils import flat_outputs, mutated_arguments
+from passes.split.split import Split
+from passes.torch_internals import is_opaque
+
+__all__ = ["verify"]
+
+
+def verify(joint: JointGraph, split: Split) -> None:
+    """Check a split against its joint graph.
+
+    Args:
+        joint: the joint graph.
+        split: what was made of it.
+
+    Raises:
+        AssertionError: for a half that is no valid graph; outputs that differ from the joint's in
+            number, shape or dtype; a hand-over that differs between the halves; a view saved
+            beside its base; a draw, write or effect that is missing, stands twice, or stands in
+            the wrong half. The message holds the name of the node.
+    """
+    for module in (split.forward, split.backward):
+        try:
+            module.graph.lint()
+        except RuntimeError as error:
+            raise AssertionError(f"no valid graph: {error}") from error
+    _check_inputs(joint, split)
+    handed = _check_outputs(joint, split)
+    _check_hand_over(joint, split, handed)
+    _check_saved(joint, split)
+    _check_recomputed(joint, split)
+    _check_effects(joint, split)
+
+
+def _check_inputs(joint: JointGraph, split: Split) -> None:
+    given = [n.name for n in joint.nodes if n.op == "placeholder" and _of_forward(joint, n.name)]
+    taken = [n.name for n in split.forward.graph.find_nodes(op="placeholder")]
+    for name, other in _differing(taken, given):
+        raise AssertionError(f"{name}: the forward's input, where the joint graph has {other}")
+
+
+def _check_outputs(joint: JointGraph, split: Split) -> list[fx.Node]:
+    """Compare what the halves return with the joint graph's outputs; return what is handed on."""
+    cut = joint.num_fwd_outputs
+    expected, forward = flat_outputs(joint.module.graph), flat_outputs(split.forward.graph)
+    if len(forward) < cut:
+        raise AssertionError(f"output: the forward returns {len(forward)} values of {cut}")
+    _compare("forward", forward[:cut], expected[:cut])
+    _compare("backward", flat_outputs(split.backward.graph), expected[cut:])
+    for value in forward[cut:]:
+        if not isinstance(value, fx.Node):
+            raise AssertionError(f"output: the forward hands on {value!r}, which is no node")
+    return forward[cut:]
+
+
+def _compare(half: str, got: Sequence[Any], want: Sequence[Any]) -> None:
+    if len(got) != len(want):
+        raise AssertionError(f"output: the {half} returns {len(got)} values, not {len(want)}")
+    for index, (mine, theirs) in enumerate(zip(got, want, strict=True)):
+        if _kind(mine) != _kind(theirs):
+            name = theirs.name if isinstance(theirs, fx.Node) else mine
+            raise AssertionError(
+                f"{name}: output {index} of the {half} is {_kind(mine)}, "
+                f"in the joint graph {_kind(theirs)}"
+            )
+
+
+def _check_hand_over(joint: JointGraph, split: Split, handed: list[fx.Node]) -> None:
+    """The backward takes sizes, tensors, objects, tangents; the forward gives sizes last."""
+    for name, count in Counter(n.name for n in handed).items():
+        if count > 1:
+            raise AssertionError(f"{name}: handed to the backward {count} times")
+    sizes = [n for n in handed if _is_size(n)]
+    objects = [n for n in handed if is_opaque(n)]
+    tensors = [n for n in handed if not _is_size(n) and not is_opaque(n)]
+    if handed != [*tensors, *objects, *sizes]:
+        first = (objects or sizes)[0].name
+        raise AssertionError(f"{first}: an object or a size is handed on before a tensor")
+    own = [n for n in joint.nodes if n.op == "placeholder" and not _of_forward(joint, n.name)]
+    given = [*sizes, *tensors, *objects, *own]
+    taken = split.backward.graph.find_nodes(op="placeholder")
+    for name, other in _differing([n.name for n in taken], [n.name for n in given]):
+        raise AssertionError(f"{name}: the backward's input, where {other} is handed to it")
+    for mine, theirs in zip(taken, given, strict=True):
+        if _kind(mine) != _kind(theirs):
+            raise AssertionError(
+                f"{mine.name}: handed on as {_kind(theirs)}, taken as {_kind(mine)}"
+            )
+    for name, other in _differing([n.name for n in tensors], split.saved):
+        raise AssertionError(f"{name}: handed to the backward, where the split lists {other}")
+
+
+def _check_saved(joint: JointGraph, split: Split) -> None:
+    holder: dict[str, str] = {}
+    for name in split.saved:
+        if name not in joint.roles:
+            raise AssertionError(f"{name}: saved, but no node of the joint graph")
+        storage = joint.storages.get(name)
+        if storage is None:
+            raise AssertionError(f"{name}: saved, but it is no tensor")
+        if joint.roles[storage] is Role.INPUT:
+            continue
+        # Two results of one op may share a storage; then neither is a view to be made again.
+        if storage in holder and joint.roles[name] is not Role.ITEM:
+            raise AssertionError(f"{name}: saved beside {holder[storage]}, of the same storage")
+        if joint.roles[name] is Role.VIEW:
+            raise AssertionError(f"{name}: a view is saved where its base {storage} should be")
+        holder[storage] = name
+
+
+def _check_recomputed(joint: JointGraph, split: Split) -> None:
+    backward = {n.name for n in split.backward.graph.nodes}
+    for new, old in split.recomputed.items():
+        if new not in backward:
+            raise AssertionError(f"{new}: listed as a recompute, but not in the backward")
+        if joint.roles.get(old) is not Role.OP or joint.sides[old] is Side.BACKWARD:
+            raise AssertionError(f"{new}: a recompute of {old}, which is no op of the forward")
+
+
+def _check_effects(joint: JointGraph, split: Split) -> None:
+    want = {n.name: n for n in joint.nodes if happens_once(n)}
+    seen: Counter[str] = Counter()
+    for half, module in ((Side.FORWARD, split.forward), (Side.BACKWARD, split.backward)):
+        for node in module.graph.nodes:
+            if not happens_once(node):
+                continue
+            name = split.recomputed.get(node.name, node.name)
+            if name not in want:
+                raise AssertionError(f"{node.name}: draws, writes or has an effect the joint lacks")
+            seen[name] += 1
+            theirs = joint.sides[name] is Side.BACKWARD
+            if mutated_arguments(node) and theirs is not (half is Side.BACKWARD):
+                raise AssertionError(f"{node.name}: a write that the joint has in the other half")
+    for name in want:
+        if seen[name] != 1:
+            raise AssertionError(
+                f"{name}: draws, writes or has an effect, so it must stand once, not {seen[name]}"
+                " times"
+            )
+
+
+def _of_forward(joint: JointGraph, name: str) -> bool:
+    return joint.sides[name] is not Side.BACKWARD
+
+
+def _is_size(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _kind(value: object) -> str:
+    """What a node holds, as text: comparing symbolic sizes themselves would add guards."""
+    if not isinstance(value, fx.Node):
+        return repr(value)
+    held = value.meta.get("val")
+    if isinstance(held, torch.Tensor):
+        return f"{held.dtype} {list(held.shape)}"
+    return f"{type(held).__name__} {held}"
+
+
+def _differing(mine: Sequence[str], theirs: Sequence[str]) -> list[tuple[str, str]]:
+    """The first position at which two lists of names differ, with "nothing" past an end."""
+    for index in range(max(len(mine), len(theirs))):
+        pair = ["nothing" if index >= len(names) else names[index] for names in (mine, theirs)]
+        if pair[0] != pair[1]:
+            return [(pair[0], pair[1])]
+    return []
