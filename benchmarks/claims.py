@@ -83,7 +83,7 @@ class Claim:
     check: Callable[[int], Row]
 
 
-def planned(name: str, budget: object = None, **options: Any) -> Plan:
+def planned(name: str, budget: int | float | str | None = None, **options: Any) -> Plan:
     """The plan of a model within a budget."""
     torch.manual_seed(0)
     module, args = MODELS[name]()

@@ -100,7 +100,7 @@ def _fxremat(
     def plan_joint(*args: Any, **more: Any) -> pipeline.Planned:
         planned = pipeline.plan_joint(*args, **more)
         for stage in STAGES:
-            stages[stage] += planned.plan.timings[stage]
+            stages[stage] += planned.timings[stage]
         calls.append(planned)
         return planned
 

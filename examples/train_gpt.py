@@ -25,7 +25,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch._functorch.config as functorch_config
@@ -48,7 +48,7 @@ class Settings:
     """What the command line says; see ``--help``."""
 
     budget: str
-    inner: str
+    inner: Literal["eager", "inductor"]
     steps: int
     layers: int
     width: int

@@ -19,6 +19,10 @@ from fxremat.base.errors import (
     RewriteError,
 )
 from fxremat.constraints.user import recompute, region, save
+from fxremat.inspect.drawings import to_dot
+from fxremat.inspect.explain import explain
+from fxremat.inspect.reports import write_report
+from fxremat.plans.diff import Diff, diff
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
 
@@ -30,6 +34,7 @@ __all__ = [
     "Budget",
     "BudgetError",
     "CostError",
+    "Diff",
     "Frontier",
     "GraphError",
     "InfeasibleError",
@@ -40,9 +45,13 @@ __all__ = [
     "RewriteError",
     "advise",
     "backend",
+    "diff",
+    "explain",
     "frontier",
     "plan",
     "recompute",
     "region",
     "save",
+    "to_dot",
+    "write_report",
 ]

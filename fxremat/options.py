@@ -4,26 +4,64 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn, TypedDict, cast, get_args
 
-from fxremat.base.budget import Budget
+from fxremat.base.budget import Budget, BudgetLike
 from fxremat.base.errors import OptionError
 from fxremat.constraints.user import VERDICTS, Policy
 from fxremat.costs.devices import DeviceProfile
-from fxremat.planning.strategies import NAMES
 from fxremat.plans.plan import Plan
 
-__all__ = ["Cost", "Infeasible", "Inner", "Options", "Ranks", "Solver"]
+__all__ = [
+    "BackendOptions",
+    "Cost",
+    "Infeasible",
+    "Inner",
+    "InnerName",
+    "Options",
+    "PlanOptions",
+    "Ranks",
+    "Solver",
+    "Strategy",
+]
 
-Inner = Literal["inductor", "eager"] | Callable[..., Any]
-Cost = Literal["roofline", "measured"] | Callable[..., Any]
+InnerName = Literal["inductor", "eager"]
+CostName = Literal["roofline", "measured"]
+Inner = InnerName | Callable[..., Any]
+Cost = CostName | Callable[..., Any]
 Infeasible = Literal["raise", "closest"]
 Solver = Literal["peak", "exact"]
 Ranks = Literal["same", "own"]
+PlanLike = Plan | str | PathLike[str]
+Strategy = Literal["none", "full", "every", "sqrt", "selective", "auto"]
+
+
+class PlanOptions(TypedDict, total=False):
+    """The options that planning takes, by name, as users write them; see :class:`Options`."""
+
+    inner: Inner
+    cost: Cost
+    on_infeasible: Infeasible
+    time_limit: float | None
+    effort: int
+    solver: Solver
+    policy: Policy | Mapping[str, str] | None
+    regions: Mapping[str, BudgetLike]
+    plan: PlanLike | Sequence[PlanLike] | None
+    strategy: Strategy | None
+    k: int
+    ranks: Ranks
+    dump: str | PathLike[str] | None
+
+
+class BackendOptions(PlanOptions, total=False):
+    """The options of :func:`fxremat.backend`, by name, as users write them."""
+
+    device: str | DeviceProfile | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +193,13 @@ def _choice(name: str, value: object, known: tuple[str, ...], other: str = "") -
 def _read_inner(name: str, value: object) -> object:
     if callable(value):
         return value
-    return _choice(name, value, ("inductor", "eager"), " or pass a callable")
+    return _choice(name, value, get_args(InnerName), " or pass a callable")
 
 
 def _read_cost(name: str, value: object) -> object:
     if callable(value):
         return value
-    return _choice(name, value, ("roofline", "measured"), " or pass a callable")
+    return _choice(name, value, get_args(CostName), " or pass a callable")
 
 
 def _read_device(name: str, value: object) -> object:
@@ -175,15 +213,15 @@ def _read_device(name: str, value: object) -> object:
 
 
 def _read_infeasible(name: str, value: object) -> object:
-    return _choice(name, value, ("raise", "closest"))
+    return _choice(name, value, get_args(Infeasible))
 
 
 def _read_solver(name: str, value: object) -> object:
-    return _choice(name, value, ("peak", "exact"))
+    return _choice(name, value, get_args(Solver))
 
 
 def _read_ranks(name: str, value: object) -> object:
-    return _choice(name, value, ("same", "own"))
+    return _choice(name, value, get_args(Ranks))
 
 
 def _read_policy(name: str, value: object) -> object:
@@ -234,7 +272,7 @@ def _one_plan(name: str, value: object) -> Plan:
 
 
 def _read_strategy(name: str, value: object) -> object:
-    return None if value is None else _choice(name, value, (*NAMES, "auto"))
+    return None if value is None else _choice(name, value, get_args(Strategy))
 
 
 def _read_k(name: str, value: object) -> object:

@@ -48,4 +48,4 @@ def half() -> Plan:
 @cache
 def curve() -> Frontier:
     """The frontier of the same step."""
-    return half().frontier()
+    return fxremat.frontier(half())

@@ -142,7 +142,7 @@ def test_steps_repeat() -> None:
 def test_stages_are_timed() -> None:
     ours = make(0.6)
     compiled("chain", ours)
-    timings = ours.plans[0].timings
+    timings = ours.timings[0]
     assert {"joint", "costs", "solver", "split"} <= set(timings)
     assert all(seconds >= 0 for seconds in timings.values())
 

@@ -55,7 +55,7 @@ def opened(browser: Any, tmp_path: Path) -> Open:
 
     def open_plan(plan: Plan, frontier: Frontier | None = None) -> Any:
         path = tmp_path / "plan.html"
-        plan.to_html(path, frontier)
+        fxremat.write_report(plan, path, frontier)
         browser.get_log("performance")
         browser.get(path.as_uri())
         assert browser.get_log("browser") == []

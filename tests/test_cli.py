@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import fxremat
 from fxremat.cli.parser import main
 from fxremat.plans.plan import Plan
 from tests.steps import curve, half
@@ -192,7 +193,7 @@ def test_diff_and_explain(saved: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["diff", saved, saved, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["same_graph"] is True
     assert main(["explain", saved]) == 0
-    assert capsys.readouterr().out == half().explain() + "\n"
+    assert capsys.readouterr().out == fxremat.explain(half()) + "\n"
     name = half().saved[0].name
     assert main(["explain", saved, name, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -11,6 +11,7 @@ from fxremat.frontend.analyze import prepare
 from fxremat.frontend.build import Sizing, formulate
 from fxremat.frontend.fusion import SHARE, fused_values
 from fxremat.options import Options
+from fxremat.planning.planner import planner_of, reader_of
 from fxremat.planning.reapply import recall
 from fxremat.problem.fused_values import FUSED
 from fxremat.solver.pareto import Point
@@ -147,10 +148,10 @@ def test_a_plan_that_saves_what_is_fused_here_can_be_read() -> None:
     plain = ready.unfused()
     ops = {op.name: index for index, op in enumerate(plain.ops)}
     order = [ops[name] for name in ("mul", "cos", "grad", "output")]
-    plan = ready.reader.plan(Point.of(plain, order), None)
+    plan = reader_of(ready).plan(Point.of(plain, order), None)
     assert {"half", "exp"} <= {value.name for value in plan.saved}
     with pytest.raises(ValueError, match=f"half may not be saved: {FUSED}"):
-        recall(ready.planner, [plan])
+        recall(planner_of(ready), [plan])
     taken = _taken(ready, plan, 0)
     assert (taken.schedule, taken.predicted_peak) == (plan.schedule, plan.predicted_peak)
 

@@ -87,7 +87,7 @@ class Told:
         plan = Plan("", limit, 6_400, 0, 0, 0.0, 0.0, 1.0, 0, (), (), (), ())
 
         def run(attempt: Attempt, *_: Any) -> bool:
-            attempt.planned = Planned(plan, cast("Problem", problem), cast("Split", split), {})
+            attempt.planned = Planned(plan, cast("Problem", problem), cast("Split", split), {}, {})
             self.hints.append(attempt._hints)
             return False
 

@@ -18,9 +18,9 @@ from torch import fx
 
 from fxremat.base.errors import RankError
 from fxremat.distributed import store
-from fxremat.distributed.agreement import Alone
 from fxremat.distributed.rendezvous import meet
 from fxremat.options import Options
+from fxremat.planning.peers import SingleProcess
 
 Found = dict[str, Any]
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
@@ -193,7 +193,7 @@ def test_a_fake_process_group_has_nobody_to_wait_for() -> None:
 
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
     try:
-        assert meet(fx.GraphModule({}, fx.Graph()), [], Options()).__class__ is Alone
+        assert meet(fx.GraphModule({}, fx.Graph()), [], Options()).__class__ is SingleProcess
     finally:
         torch.distributed.destroy_process_group()
 

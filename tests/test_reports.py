@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import fxremat
 from fxremat.base.errors import OptionError
 from fxremat.inspect.explain import Explainer
 from fxremat.inspect.reports import to_html
@@ -117,10 +118,10 @@ def test_one_plan_gives_one_page() -> None:
 
 
 def test_a_file(tmp_path: Path) -> None:
-    half().to_html(tmp_path / "plan.html", curve())
+    fxremat.write_report(half(), tmp_path / "plan.html", curve())
     assert (tmp_path / "plan.html").read_text(encoding="utf-8") == to_html(half(), curve())
     with pytest.raises(OptionError, match="cannot be written"):
-        half().to_html(tmp_path / "nowhere" / "plan.html")
+        fxremat.write_report(half(), tmp_path / "nowhere" / "plan.html")
     with pytest.raises(OptionError, match="holds no detail"):
         to_html(replace(half(), detail=None))
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Unpack
 
 from torch import nn
 
 from fxremat.api.offline import plan
-from fxremat.base.budget import Budget, format_bytes
+from fxremat.base.budget import Budget, BudgetLike, format_bytes
 from fxremat.base.errors import BudgetError, OptionError
 from fxremat.costs.devices import DeviceProfile
 from fxremat.costs.model_states import Optimizer
+from fxremat.options import PlanOptions
 from fxremat.plans.plan import Plan
 
 __all__ = ["Advice", "Choice", "advise"]
@@ -90,12 +91,12 @@ def advise(
     model: nn.Module,
     make_batch: Callable[[int], Any],
     *,
-    memory: object,
+    memory: BudgetLike,
     target_batch: int | None = None,
     largest: int = 4096,
     device: str | DeviceProfile | None = None,
     optimizer: Optimizer = None,
-    **options: object,
+    **options: Unpack[PlanOptions],
 ) -> Advice:
     """Find the micro-batch size that trains fastest within a memory, without running anything.
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
 
-from fxremat.base.budget import Budget, format_bytes
+from fxremat.base.budget import Budget, BudgetLike, format_bytes
 from fxremat.base.errors import BudgetError, OptionError
 from fxremat.costs import devices, workspace
 from fxremat.costs.model_states import Optimizer, resident
 from fxremat.frontend.analyze import Prepared, estimated_workspaces, external_workspaces, prepare
 from fxremat.frontend.trace import trace_joint
-from fxremat.options import Options
+from fxremat.options import Options, PlanOptions
+from fxremat.planning.planner import Planner, planner_of
 from fxremat.planning.select import decide
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
@@ -34,12 +35,12 @@ def plan(
     args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    budget: object = None,
-    memory: object = None,
+    budget: BudgetLike = None,
+    memory: BudgetLike = None,
     device: str | devices.DeviceProfile | None = None,
     optimizer: Optimizer = None,
     accumulates: bool = False,
-    **options: object,
+    **options: Unpack[PlanOptions],
 ) -> Plan:
     """Plan a training step without running it.
 
@@ -86,19 +87,20 @@ def plan(
 
 
 def frontier(
-    model: nn.Module,
+    model: nn.Module | Plan,
     args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     device: str | devices.DeviceProfile | None = None,
     optimizer: Optimizer = None,
     accumulates: bool = False,
-    **options: object,
+    **options: Unpack[PlanOptions],
 ) -> Frontier:
     """The trade-off of peak against time of a training step, without running it.
 
     Args:
-        model: as for :func:`plan`, and so are the others.
+        model: as for :func:`plan`, and so are the others; or a plan with its detail, alone, for
+            the curve of its graph.
         args: see there.
         kwargs: see there.
         device: see there.
@@ -110,12 +112,22 @@ def frontier(
         Plans by falling peak and rising time, and beside them what people do by hand.
 
     Raises:
-        OptionError: for an unknown option, device or optimizer.
+        OptionError: for an unknown option, device or optimizer, or a plan without its detail.
         GraphError: if the step cannot be traced as one graph.
     """
+    if isinstance(model, Plan):
+        _refuse_more(args, kwargs, device, optimizer, accumulates, options)
+        return Planner.of(model).frontier()
     chosen = Options.parse(None, **{**options, "device": device})
     ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
-    return ready.planner.frontier()
+    return planner_of(ready).frontier()
+
+
+def _refuse_more(*given: object) -> None:
+    if any(value for value in given):
+        raise OptionError(
+            "a plan was given: its graph and costs are its own; give nothing beside it"
+        )
 
 
 def _ready(

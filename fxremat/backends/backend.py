@@ -13,17 +13,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Unpack
 
 from torch import fx
 
 from fxremat.backends.inductor import Attempt, trains
 from fxremat.backends.pending_backwards import Ledger
+from fxremat.base.budget import BudgetLike
 from fxremat.base.errors import OptionError
-from fxremat.distributed.agreement import Alone, Peers
 from fxremat.distributed.rendezvous import meet
-from fxremat.options import Options
-from fxremat.planning.pipeline import Texts, plan_joint
+from fxremat.options import BackendOptions, Options
+from fxremat.planning.peers import Peers, SingleProcess
+from fxremat.planning.pipeline import Planned, plan_joint
+from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan, summary
 from passes import torch_internals
 
@@ -41,11 +43,14 @@ class Backend:
         options: what it was made with.
         plans: one :class:`fxremat.plans.plan.Plan` for each training graph compiled so far, in
             order.
+        timings: for each plan the seconds that each stage of planning it took; empty for one that
+            came with code that had been kept.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.plans: list[Plan] = []
+        self.timings: list[dict[str, float]] = []
         self._ledger = Ledger(options.budget.nbytes)
         if options.dump is not None:
             from fxremat.inspect.dump import check_folder  # draws, which a backend alone need not
@@ -82,7 +87,7 @@ class Backend:
             held = self._ledger.held()
             planned = plan_joint(joint, num_fwd_outputs, self.options, held=held, peers=peers)
             made.append(planned.plan)
-            self._take(planned.plan, planned.texts)
+            self._take(planned.plan, planned)
             return planned.split.forward, planned.split.backward
 
         run = torch_internals.compile_with_aot(module, example_inputs, compiler, partition)
@@ -90,7 +95,7 @@ class Backend:
 
     def _meet(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Peers:
         if self.options.ranks == "own" or not trains(example_inputs):
-            return Alone()
+            return SingleProcess()
         return meet(module, example_inputs, self.options)
 
     def _with_inductor(
@@ -102,23 +107,26 @@ class Backend:
             log.info("compiled code is %d bytes over the budget; planning again", attempt.excess)
         peers.finish(attempt.plan)
         if attempt.plan is not None:
-            texts = None if attempt.planned is None else attempt.planned.texts
-            self._take(attempt.plan, texts)
+            self._take(attempt.plan, attempt.planned)
         assert attempt.compiled.run is not None  # compile() returned
         return self._ledger.watch(attempt.compiled.run, attempt.plan)
 
-    def _take(self, plan: Plan, texts: Texts | None) -> None:
+    def _take(self, plan: Plan, planned: Planned | None) -> None:
+        """Keep a plan; ``planned`` is None where it came with code that had been kept."""
         self.plans.append(plan)
-        log.info("%s", summary(plan))
+        self.timings.append({} if planned is None else planned.timings)
+        log.info("%s", summary(plan, sum(self.timings[-1].values())))
         if self.options.dump is not None:
             from fxremat.inspect.dump import dump_plan
 
+            texts = None if planned is None else planned.texts
             shown = {} if texts is None else asdict(texts)
-            where = dump_plan(self.options.dump, plan, frontier=plan.frontier(), **shown)
+            curve = Planner.of(plan).frontier()
+            where = dump_plan(self.options.dump, plan, frontier=curve, **shown)
             log.info("plan, report and drawings are in %s", where)
 
 
-def backend(budget: object = None, **options: object) -> Backend:
+def backend(budget: BudgetLike = None, **options: Unpack[BackendOptions]) -> Backend:
     """Make a ``torch.compile`` backend that keeps the peak of a training step within a budget.
 
     The peak counts the bytes that the compiled region holds above what exists when it is entered:

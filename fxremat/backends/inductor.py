@@ -26,10 +26,10 @@ from fxremat.base.budget import format_bytes
 from fxremat.base.errors import BudgetError
 from fxremat.constraints.user import marks_in
 from fxremat.costs.tensor_meta import signature
-from fxremat.distributed.agreement import Alone, Peers
 from fxremat.frontend.analyze import external_workspaces
 from fxremat.options import Options
 from fxremat.planning.feedback import Hints
+from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
 from fxremat.plans.plan import Plan
 from fxremat.problem.fused_values import FUSED
@@ -69,7 +69,7 @@ class Attempt:
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
         self._held = held
-        self._peers = peers or Alone()
+        self._peers = peers or SingleProcess()
         self._key: str | None = None
         self._training = True
         self._known: Record | None = None

@@ -15,7 +15,7 @@ from numbers import Integral, Real
 
 from fxremat.base.errors import BudgetError
 
-__all__ = ["Budget", "format_bytes"]
+__all__ = ["Budget", "BudgetLike", "format_bytes"]
 
 _DECIMAL = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BINARY = {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -89,6 +89,9 @@ class Budget:
         if self.fraction is not None:
             return f"{float(Fraction(repr(self.fraction)) * 100):g}% of the baseline peak"
         return "no limit" if self.nbytes is None else format_bytes(self.nbytes)
+
+
+BudgetLike = Budget | str | int | float | None  # as users write it
 
 
 def format_bytes(n: int) -> str:

@@ -23,6 +23,7 @@ from fxremat.backends.backend import backend
 from fxremat.base import measure
 from fxremat.base.errors import OptionError, RematError
 from fxremat.cli.targets import Target, is_real, load
+from fxremat.options import InnerName
 
 __all__ = ["Row", "bench"]
 
@@ -79,7 +80,7 @@ def bench(target: str, budgets: Sequence[str], inner: str, pairs: int) -> Iterat
         yield Row(**json.loads(lines[-1]))
 
 
-def _case(target: str, run: str, inner: str, pairs: int) -> dict[str, Any]:
+def _case(target: str, run: str, inner: InnerName, pairs: int) -> dict[str, Any]:
     step = load(target)
     if not is_real(step):
         raise OptionError(f"target {target!r} holds tensors without data; return real ones to run")

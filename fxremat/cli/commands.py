@@ -17,7 +17,10 @@ from fxremat.base.files import read_text, write_text
 from fxremat.base.tables import print_table
 from fxremat.cli import targets
 from fxremat.cli.bench import Row, bench
+from fxremat.inspect.drawings import to_dot
 from fxremat.inspect.explain import Explainer, Flip
+from fxremat.inspect.reports import write_report
+from fxremat.plans.diff import diff
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
 
@@ -68,7 +71,7 @@ def show_(args: Namespace) -> int:
     curve = None
     if args.frontier:
         with _progress(args, "searching the frontier"):
-            curve = found.frontier()
+            curve = offline.frontier(found)
     _write_files(args, found, curve)
     print(found.to_json() if args.json else found)
     if curve is not None and not args.json:
@@ -79,7 +82,7 @@ def show_(args: Namespace) -> int:
 
 def diff_(args: Namespace) -> int:
     """``fxremat diff``."""
-    found = Plan.load(args.first).diff(Plan.load(args.second))
+    found = diff(Plan.load(args.first), Plan.load(args.second))
     print(json.dumps(found.to_data(), indent=1) if args.json else found)
     return 0
 
@@ -177,9 +180,9 @@ def _progress(args: Namespace, what: str) -> Iterator[None]:
 def _write_files(args: Namespace, found: Plan, curve: Frontier | None) -> None:
     if args.html:
         with _progress(args, f"writing {args.html}"):
-            found.to_html(args.html, curve)
+            write_report(found, args.html, curve)
     if args.dot:
-        write_text(args.dot, found.to_dot())
+        write_text(args.dot, to_dot(found))
     if args.svg:
         from fxremat.inspect.drawings.graphs import joint_graph
         from fxremat.inspect.drawings.svg import to_svg

@@ -16,12 +16,13 @@ import argparse
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import get_args
 
 from fxremat import __version__
 from fxremat.base.errors import RematError
 from fxremat.cli import commands
 from fxremat.costs.devices import NAMED
-from fxremat.planning.strategies import NAMES
+from fxremat.options import InnerName, Strategy
 
 __all__ = ["main"]
 
@@ -114,7 +115,7 @@ def _plan(kinds: object) -> None:
         help="limit on all that the step holds, with parameters and the rest",
     )
     what.add_argument(
-        "--strategy", choices=(*NAMES, "auto"), help="what people do by hand, or the curve's knee"
+        "--strategy", choices=get_args(Strategy), help="what people do by hand, or the curve's knee"
     )
     made.add_argument("-k", type=int, default=1, help="blocks in a stretch, for --strategy every")
     made.add_argument(
@@ -182,7 +183,7 @@ def _add_target(made: argparse.ArgumentParser) -> None:
     made.add_argument("target", metavar="TARGET", help="file.py:factory or module:factory")
     made.add_argument(
         "--inner",
-        choices=("inductor", "eager"),
+        choices=get_args(InnerName),
         default="inductor",
         help="what compiles the halves (default: inductor)",
     )

@@ -4,66 +4,21 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Protocol
 
 from fxremat.base.budget import format_bytes
 from fxremat.base.errors import BudgetError, RankError
 from fxremat.distributed.store import OWN, Store, wait
 from fxremat.frontend.analyze import Prepared
+from fxremat.planning.peers import MakePlan
+from fxremat.planning.planner import planner_of, reader_of
 from fxremat.planning.reapply import recall
 from fxremat.plans.plan import Plan
 
-__all__ = ["Alone", "First", "Other", "Peers", "Quick"]
+__all__ = ["FirstWriter", "Follower", "Leader"]
 
-Make = Callable[[], Plan]
 END = b"end"
-
-
-class Peers(Protocol):
-    """What a rank and the others agree on about one graph."""
-
-    def again(self) -> None:
-        """Plan and compile the graph once more, since its code was above the budget."""
-
-    def agree(self, ready: Prepared, make: Make, held: int = 0) -> Plan:
-        """The plan of this attempt: what ``make`` gives on one rank, the same plan on others.
-
-        Args:
-            ready: the graph.
-            make: plans it.
-            held: bytes that other graphs of the step hold meanwhile on this rank.
-
-        Raises:
-            RankError: if the plan of the rank that decides does not come or does not fit.
-            BudgetError: if no plan meets the budget there, or that rank's plan breaks it here.
-        """
-
-    def confirms(self, plan: Plan) -> bool:
-        """Whether code that a cache gave back has the plan that the ranks agree on."""
-
-    def finish(self, plan: Plan | None) -> None:
-        """Say that the graph is compiled, with this plan; None for one without a backward."""
-
-
-class Alone:
-    """A rank that asks nobody."""
-
-    def again(self) -> None:
-        """Nobody needs to know."""
-
-    def agree(self, ready: Prepared, make: Make, held: int = 0) -> Plan:
-        """What ``make`` gives."""
-        return make()
-
-    def confirms(self, plan: Plan) -> bool:
-        """Always."""
-        return True
-
-    def finish(self, plan: Plan | None) -> None:
-        """Nobody needs to know."""
 
 
 @dataclass
@@ -87,20 +42,20 @@ class _Shared:
     def again(self) -> None:
         self.number += 1
 
-    def agree(self, ready: Prepared, make: Make, held: int = 0) -> Plan:
+    def agree(self, ready: Prepared, make: MakePlan, held: int = 0) -> Plan:
         """Inductor may ask twice in one attempt, with its caches and without."""
         if self.number not in self.made:
             self.made[self.number] = self._agreed(ready, make, held)
         return self.made[self.number]
 
-    def _agreed(self, ready: Prepared, make: Make, held: int) -> Plan:
+    def _agreed(self, ready: Prepared, make: MakePlan, held: int) -> Plan:
         raise NotImplementedError
 
 
-class First(_Shared):
+class Leader(_Shared):
     """The rank that decides for all that compile a graph equal to its own."""
 
-    def _agreed(self, ready: Prepared, make: Make, held: int) -> Plan:
+    def _agreed(self, ready: Prepared, make: MakePlan, held: int) -> Plan:
         try:
             plan = make()
         except Exception as error:
@@ -122,10 +77,10 @@ class First(_Shared):
         self.store.set(self.key, END)
 
 
-class Other(_Shared):
+class Follower(_Shared):
     """A rank that takes the plan of another."""
 
-    def _agreed(self, ready: Prepared, make: Make, held: int) -> Plan:
+    def _agreed(self, ready: Prepared, make: MakePlan, held: int) -> Plan:
         said = self._read(self.key)
         if said == END:  # the code of this rank takes more, though its plan was the same
             return make()
@@ -146,10 +101,10 @@ class Other(_Shared):
         return wait(self.store, key, self.timeout, what)
 
 
-class Quick(_Shared):
+class FirstWriter(_Shared):
     """A rank that waits for none: the first to leave a plan decides."""
 
-    def _agreed(self, ready: Prepared, make: Make, held: int) -> Plan:
+    def _agreed(self, ready: Prepared, make: MakePlan, held: int) -> Plan:
         if self.store.check([self.key]):
             return _taken(ready, _plan(self.store.get(self.key)), held)
         plan = make()
@@ -170,7 +125,7 @@ class Quick(_Shared):
 
 
 def _text(plan: Plan) -> str:
-    return replace(plan, detail=None, timings={}).to_json()
+    return replace(plan, detail=None).to_json()
 
 
 def _failure(error: Exception) -> str:
@@ -191,7 +146,7 @@ def _plan(said: bytes) -> Plan:
 
 def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
     """A plan of another rank for the graph of this one, held to the budget of this one."""
-    mine, ops = ready.planner, ready.detail.op_index
+    mine, ops = planner_of(ready), ready.detail.op_index
     if not ops.keys() >= {*plan.forward, *plan.schedule}:
         raise RankError(
             f"the joint graphs of the ranks differ ({mine.graph} and {plan.graph}), though they "
@@ -201,7 +156,7 @@ def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
     try:
         found = recall(mine, same)
     except ValueError:  # that rank took other values for fused, as what a cache told it
-        found = replace(recall(ready.reader, same), predicted_peak=plan.predicted_peak)
+        found = replace(recall(reader_of(ready), same), predicted_peak=plan.predicted_peak)
     limit = plan.budget
     if limit is not None and ready.options.budget.nbytes is not None:
         limit += plan.held - held

@@ -32,10 +32,11 @@ import torch.distributed as dist
 from torch import fx
 
 from fxremat.base.errors import RankError
-from fxremat.distributed.agreement import Alone, First, Other, Peers, Quick
+from fxremat.distributed.agreement import FirstWriter, Follower, Leader
 from fxremat.distributed.graph_fingerprint import Likeness, likeness
 from fxremat.distributed.store import OWN, Store, room, wait
 from fxremat.options import Options
+from fxremat.planning.peers import Peers, SingleProcess
 from passes.torch_internals import is_recompile
 
 __all__ = ["meet"]
@@ -53,24 +54,24 @@ def meet(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Pee
         options: the backend's.
 
     Returns:
-        What agrees with them; :class:`Alone` where there is no process group, one of one rank, or
-        a fake one, whose other ranks don't exist.
+        What agrees with them; :class:`SingleProcess` where there is no process group, one of
+        one rank, or a fake one, whose other ranks don't exist.
 
     Raises:
         RankError: on every rank, if their graphs or options differ, or one does not come.
     """
     group = dist.group.WORLD if dist.is_available() and dist.is_initialized() else None
     if group is None or group.size() < 2 or dist.get_backend() == "fake":
-        return Alone()
+        return SingleProcess()
     mine, asked = likeness(module, inputs), _asked(options)
     shared: Store = group.get_group_store()  # that of init_process_group
     ours, timeout = room(shared, ROOM), shared.timeout
     if is_recompile():
-        return Quick(room(ours, f"again {mine.equal} {zlib.crc32(asked.encode())}"), timeout)
+        return FirstWriter(room(ours, f"again {mine.equal} {zlib.crc32(asked.encode())}"), timeout)
     number = ours.add(f"graphs of {group.rank()}", 1)
     table = _Table(room(ours, f"graph {number}"), group.rank(), group.size(), timeout)
     first = table.meet(mine, asked, number)
-    kind = First if first == group.rank() else Other
+    kind = Leader if first == group.rank() else Follower
     return kind(room(table.store, f"from {first}"), timeout)
 
 

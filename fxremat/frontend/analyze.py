@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 
 import torch
 from torch import fx
@@ -23,7 +23,6 @@ from fxremat.frontend.fusion import SHARE, fused_values
 from fxremat.frontend.regions import Region, regions_of, within
 from fxremat.frontend.sources import origins_of
 from fxremat.options import Options
-from fxremat.planning.planner import Planner
 from fxremat.problem.provenance import Detail
 from fxremat.problem.types import Problem
 from passes.analysis.joint import JointGraph, Role, check_graph
@@ -38,6 +37,7 @@ __all__ = [
     "Workspaces",
     "estimated_workspaces",
     "external_workspaces",
+    "fingerprint",
     "prepare",
 ]
 
@@ -78,20 +78,6 @@ class Prepared:
     options: Options
     clock: Clock
     unfused: Callable[[], Problem] = field(repr=False)
-
-    @cached_property
-    def planner(self) -> Planner:
-        """Makes plans of the graph."""
-        return self._planner(self.detail)
-
-    @cached_property
-    def reader(self) -> Planner:
-        """Reads plans that were made of the graph elsewhere, whatever was taken for fused there."""
-        return self._planner(replace(self.detail, problem=self.unfused()))
-
-    def _planner(self, detail: Detail) -> Planner:
-        graph = fingerprint(self.joint)
-        return Planner(detail, graph, self.options.effort, self.options.time_limit)
 
 
 def prepare(

@@ -23,7 +23,7 @@ from fxremat.problem.types import Kind, Problem
 from fxremat.solver.peak import PeakSolver
 from fxremat.solver.seeds.cuts import baseline
 
-__all__ = ["Explainer", "Flip", "Worth"]
+__all__ = ["Explainer", "Flip", "Worth", "explain"]
 
 TOP = 10
 
@@ -55,6 +55,21 @@ class Worth:
 
     nbytes: int
     seconds: float | None
+
+
+def explain(plan: Plan, name: str | None = None) -> str:
+    """Why a value is saved or recomputed, and what it would take to do otherwise.
+
+    Args:
+        plan: a plan with its detail.
+        name: a value or an op of the plan; None tells of the peak, of what is live there, and
+            of what more memory would be worth. The graph is planned anew a few times.
+
+    Raises:
+        OptionError: if the plan has no such value, or no detail.
+    """
+    explainer = Explainer(plan)
+    return explainer.summary() if name is None else explainer.about(name)
 
 
 class Explainer:

@@ -17,14 +17,16 @@ import functools
 import types
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
 
 from fxremat.backends.backend import Backend, backend
+from fxremat.base.budget import BudgetLike
 from fxremat.base.errors import OptionError
 from fxremat.integrations.losses import REMEDY, LossOnly, loss_of
+from fxremat.options import BackendOptions
 from fxremat.plans.plan import Plan
 from passes.torch_internals import is_compiled
 
@@ -73,7 +75,11 @@ class RematCallback(TrainerCallback):
     """
 
     def __init__(
-        self, budget: object = None, *, dynamic: bool | None = None, **options: object
+        self,
+        budget: BudgetLike = None,
+        *,
+        dynamic: bool | None = None,
+        **options: Unpack[BackendOptions],
     ) -> None:
         self.backend: Backend = backend(budget, **options)
         self.dynamic = dynamic
@@ -120,7 +126,11 @@ class RematCallback(TrainerCallback):
 
 
 def remat(
-    trainer: Trainer, budget: object = None, *, dynamic: bool | None = None, **options: object
+    trainer: Trainer,
+    budget: BudgetLike = None,
+    *,
+    dynamic: bool | None = None,
+    **options: Unpack[BackendOptions],
 ) -> Backend:
     """Keep the peak of a step within a budget where the loss is computed outside the model.
 

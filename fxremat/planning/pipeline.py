@@ -9,14 +9,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import fx
 
-from fxremat.distributed.agreement import Alone, Peers
 from fxremat.frontend.analyze import Workspaces, prepare
 from fxremat.options import Options
 from fxremat.planning.feedback import NO_HINTS, Hints
+from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.select import decide
 from fxremat.plans.plan import Plan
 from fxremat.problem.types import Problem
@@ -24,7 +24,7 @@ from passes.printer import render
 from passes.split.split import Split, split
 from passes.split.verify import verify
 
-__all__ = ["Planned", "plan_joint"]
+__all__ = ["Planned", "Texts", "plan_joint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class Planned:
         problem: the problem that it solves.
         split: forward and backward as the plan says.
         workspaces: bytes that ops hold while they run, by signature.
+        timings: seconds that each stage of planning took.
         texts: the joint graph, forward and backward as text, where a dump was asked for.
     """
 
@@ -52,6 +53,7 @@ class Planned:
     problem: Problem
     split: Split
     workspaces: dict[str, int]
+    timings: dict[str, float]
     texts: Texts | None = None
 
 
@@ -87,12 +89,11 @@ def plan_joint(
     """
     ready = prepare(module, num_fwd_outputs, options, workspaces, marks, hints.apart)
     with ready.clock.stage("solver"):
-        plan = (peers or Alone()).agree(ready, lambda: decide(ready, hints, held), held)
+        plan = (peers or SingleProcess()).agree(ready, lambda: decide(ready, hints, held), held)
     with ready.clock.stage("split"):
         halves = split(ready.joint, plan.schedule, plan.forward)
         verify(ready.joint, halves)
-    plan = replace(plan, timings=ready.clock.timings)
     texts = None
     if options.dump is not None:
         texts = Texts(*map(render, (ready.joint.module, halves.forward, halves.backward)))
-    return Planned(plan, ready.detail.problem, halves, ready.workspaces, texts)
+    return Planned(plan, ready.detail.problem, halves, ready.workspaces, ready.clock.timings, texts)

@@ -1,14 +1,16 @@
 """Plans of one graph: what a solver finds, with its prediction and its bounds.
 
-Neither torch nor the graph is needed, so plans can be made anew from a plan's file.
+A planner needs neither torch nor the graph, so plans can be made anew from a plan's file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from fxremat.base.errors import OptionError
+from fxremat.frontend.analyze import Prepared, fingerprint
 from fxremat.planning.strategies import COMPARED, strategy
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan, SavedValue
@@ -19,7 +21,7 @@ from fxremat.problem.types import Phase, Problem
 from fxremat.solver.pareto import Point
 from fxremat.solver.peak import PeakSolver
 
-__all__ = ["Planner"]
+__all__ = ["Planner", "planner_of", "reader_of"]
 
 
 class Planner:
@@ -105,6 +107,21 @@ class Planner:
             except OptionError:  # no blocks
                 continue
         return found
+
+
+def planner_of(ready: Prepared) -> Planner:
+    """What makes plans of a prepared graph."""
+    return _planner(ready, ready.detail)
+
+
+def reader_of(ready: Prepared) -> Planner:
+    """What reads plans made elsewhere of a prepared graph, whatever was taken for fused there."""
+    return _planner(ready, replace(ready.detail, problem=ready.unfused()))
+
+
+def _planner(ready: Prepared, detail: Detail) -> Planner:
+    options = ready.options
+    return Planner(detail, fingerprint(ready.joint), options.effort, options.time_limit)
 
 
 def _again(problem: Problem, schedule: Sequence[int], hoisted: Sequence[int]) -> list[int]:

@@ -10,7 +10,7 @@ from fxremat.base.errors import BudgetError
 from fxremat.frontend.analyze import Prepared
 from fxremat.options import Options
 from fxremat.planning.feedback import NO_HINTS, Hints
-from fxremat.planning.planner import Planner
+from fxremat.planning.planner import Planner, planner_of
 from fxremat.planning.reapply import recall
 from fxremat.planning.strategies import strategy
 from fxremat.plans.frontier import knee
@@ -38,7 +38,7 @@ def decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
         RewriteError: if the options give plans, and none is for this graph.
         OptionError: for a strategy that needs blocks where there are none.
     """
-    options, planner = ready.options, ready.planner
+    options, planner = ready.options, planner_of(ready)
     if options.plan is not None:
         return recall(planner, options.plan)
     if options.strategy is not None:

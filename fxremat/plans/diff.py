@@ -74,7 +74,7 @@ class Diff:
 
 
 def diff(first: Plan, second: Plan) -> Diff:
-    """What the second plan does otherwise than the first."""
+    """What the second plan saves and recomputes otherwise than the first."""
     one, two = ({v.name for v in p.saved} for p in (first, second))
     before, after = Counter(first.recomputed), Counter(second.recomputed)
     return Diff(

@@ -11,16 +11,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fxremat.base.budget import format_bytes
 from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
 from fxremat.problem.provenance import Detail
-
-if TYPE_CHECKING:  # they read plans
-    from fxremat.plans.diff import Diff
-    from fxremat.plans.frontier import Frontier
 
 __all__ = ["Plan", "SavedValue", "summary"]
 
@@ -76,7 +72,6 @@ class Plan:
             for the step has been lowered by them.
         complete: False if a time limit stopped the search.
         detail: the problem that it solves and where its ops come from; not compared.
-        timings: seconds that each stage of planning took; neither compared nor written to files.
     """
 
     graph: str
@@ -95,7 +90,6 @@ class Plan:
     held: int = 0
     complete: bool = True
     detail: Detail | None = field(default=None, compare=False, repr=False)
-    timings: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def saved_bytes(self) -> int:
@@ -136,8 +130,7 @@ class Plan:
 
     def to_data(self) -> dict[str, Any]:
         """The plan without its detail as what JSON can hold; :meth:`from_data` reads it back."""
-        data = {"format": FORMAT, **asdict(replace(self, detail=None, timings={}))}
-        del data["timings"]
+        data = {"format": FORMAT, **asdict(replace(self, detail=None))}
         return data
 
     @classmethod
@@ -152,7 +145,7 @@ class Plan:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ValueError(f"not a plan of format {FORMAT}; write it again with to_json()")
         given = {name: value for name, value in data.items() if name != "format"}
-        names = {f.name for f in fields(cls)} - {"timings"}
+        names = {f.name for f in fields(cls)}
         if set(given) != names:
             odd = ", ".join(sorted(set(given) ^ names))
             raise ValueError(f"not a plan: fields missing or unknown: {odd}")
@@ -214,62 +207,6 @@ class Plan:
         except ValueError as error:
             raise OptionError(f"{path}: {error}") from error
 
-    def explain(self, name: str | None = None) -> str:
-        """Why a value is saved or recomputed, and what it would take to do otherwise.
-
-        Args:
-            name: a value or an op of the plan; None tells of the peak, of what is live there, and
-                of what more memory would be worth. The graph is planned anew a few times.
-
-        Raises:
-            OptionError: if the plan has no such value, or no detail.
-        """
-        from fxremat.inspect.explain import Explainer
-
-        explainer = Explainer(self)
-        return explainer.summary() if name is None else explainer.about(name)
-
-    def frontier(self) -> Frontier:
-        """The whole trade-off curve of the plan's graph; see :class:`fxremat.Frontier`.
-
-        Raises:
-            OptionError: if the plan has no detail.
-        """
-        from fxremat.planning.planner import Planner
-
-        return Planner.of(self).frontier()
-
-    def diff(self, other: Plan) -> Diff:
-        """What another plan does otherwise; see :class:`fxremat.plans.diff.Diff`."""
-        from fxremat.plans.diff import diff
-
-        return diff(self, other)
-
-    def to_html(self, path: str | PathLike[str], frontier: Frontier | None = None) -> None:
-        """Write a report: one HTML file that needs no network.
-
-        Args:
-            path: of the file.
-            frontier: drawn beside the plan, if given.
-
-        Raises:
-            OptionError: if the plan has no detail, or the file cannot be written.
-        """
-        from fxremat.inspect.reports import to_html
-
-        write_text(path, to_html(self, frontier))
-
-    def to_dot(self) -> str:
-        """The joint graph with the cut, as text for graphviz.
-
-        Raises:
-            OptionError: if the plan has no detail.
-        """
-        from fxremat.inspect.drawings.dot import to_dot
-        from fxremat.inspect.drawings.graphs import joint_graph
-
-        return to_dot(joint_graph(self))
-
     def __str__(self) -> str:
         """The plan for a reader: prediction, bound, what is saved and recomputed."""
         limit = "" if self.budget is None else f", budget {format_bytes(self.budget)}"
@@ -303,12 +240,17 @@ class Plan:
         return "\n".join(lines)
 
 
-def summary(plan: Plan) -> str:
-    """What was decided, in one line."""
+def summary(plan: Plan, seconds: float = 0.0) -> str:
+    """What was decided, in one line.
+
+    Args:
+        plan: the plan.
+        seconds: that planning took.
+    """
     limit = "" if plan.budget is None else f" (budget {format_bytes(plan.budget)})"
     return (
         f"peak {format_bytes(plan.predicted_peak)} of {format_bytes(plan.baseline_peak)}"
         f"{limit}, {plan.overhead:+.1%} time "
         f"(at most {plan.gap:.1%} above the best), {len(plan.saved)} values saved, "
-        f"{len(plan.recomputed)} runs recomputed, planned in {sum(plan.timings.values()):.2f} s"
+        f"{len(plan.recomputed)} runs recomputed, planned in {seconds:.2f} s"
     )

@@ -1,1 +1,15 @@
-"""Drawings of a plan: graphs for networkx, graphviz and the browser, and charts."""
+"""Graphs and charts of plans: as text for graphviz, as SVG, and as pictures by matplotlib."""
+
+from fxremat.inspect.drawings import dot, graphs
+from fxremat.plans.plan import Plan
+
+__all__ = ["to_dot"]
+
+
+def to_dot(plan: Plan) -> str:
+    """The joint graph with the cut, as text for graphviz.
+
+    Raises:
+        OptionError: if the plan has no detail.
+    """
+    return dot.to_dot(graphs.joint_graph(plan))

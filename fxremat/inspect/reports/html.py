@@ -5,15 +5,31 @@ from __future__ import annotations
 import html
 import json
 from importlib.resources import files
+from os import PathLike
 
+from fxremat.base.files import write_text
 from fxremat.inspect.explain import Explainer
 from fxremat.inspect.reports.data import report_data
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
 
-__all__ = ["to_html"]
+__all__ = ["to_html", "write_report"]
 
 SCRIPTS = ("base.js", "timeline.js", "frontier.js", "table.js", "modules.js", "main.js")
+
+
+def write_report(plan: Plan, path: str | PathLike[str], frontier: Frontier | None = None) -> None:
+    """Write a report: one HTML file that needs no network.
+
+    Args:
+        plan: with its detail.
+        path: of the file.
+        frontier: drawn beside the plan, if given.
+
+    Raises:
+        OptionError: if the plan has no detail, or the file cannot be written.
+    """
+    write_text(path, to_html(plan, frontier))
 
 
 def to_html(
