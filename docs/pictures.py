@@ -34,7 +34,7 @@ def main() -> None:
     """Make them all."""
     FOLDER.mkdir(exist_ok=True)
     plan = fxremat.plan(*gpt(), budget=0.5, device=DEVICE, inner="eager", optimizer="AdamW")
-    frontier = plan.frontier()
+    frontier = fxremat.frontier(plan)
     timeline_chart(plan, FOLDER / "timeline.svg")
     frontier_chart(frontier, FOLDER / "frontier.svg", plan)
     small = fxremat.plan(*gpt(layers=1), budget=0.7, device=DEVICE, inner="eager")
@@ -54,7 +54,7 @@ def shoot(plan: Plan, frontier: Frontier) -> None:
         return
     with tempfile.TemporaryDirectory() as scratch:
         page = Path(scratch) / "report.html"
-        plan.to_html(page, frontier)
+        fxremat.write_report(plan, page, frontier)
         command = [
             browser,
             "--headless",

@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         found.append(train(model, run, data, settings))
     measured = peak(model, run, data, settings.length, settings.batch)
     schedules: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(schedules, [p.schedule for p in backend.plans])
+    dist.all_gather_object(schedules, [p.backward_schedule for p in backend.plans])
     if dist.get_rank() == 0:
         report(found, backend.plans, measured, all(s == schedules[0] for s in schedules))
     dist.destroy_process_group()

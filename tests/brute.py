@@ -76,7 +76,7 @@ def random_schedule(problem: Problem, rng: random.Random) -> list[int]:
         have.update(problem.ops[op].outputs)
 
     def attempt(op: int, depth: int, must: bool) -> None:
-        first = problem.ops[op].phase is Phase.EITHER and op not in schedule
+        first = problem.ops[op].phase is Phase.DEFERRABLE and op not in schedule
         if not problem.ops[op].fixed or first:
             run(op, depth + 1)
         elif must:
@@ -140,9 +140,9 @@ def cheapest(problem: Problem, limit: int) -> float | None:
     """Least recompute seconds of any schedule within a limit, repeats included; None if none is.
 
     For each choice of saved values a shortest-path search over (backward position, values live):
-    a step runs a forward op, drops a value, or runs the next backward op. No EITHER ops.
+    a step runs a forward op, drops a value, or runs the next backward op. No DEFERRABLE ops.
     """
-    assert all(o.phase is not Phase.EITHER for o in problem.ops)
+    assert all(o.phase is not Phase.DEFERRABLE for o in problem.ops)
     free = [v for v, p in enumerate(problem.producer) if p >= 0 and p in problem.forward]
     costs = []
     for saved in chain.from_iterable(combinations(free, k) for k in range(len(free) + 1)):
@@ -162,14 +162,14 @@ def _forward_peak(problem: Problem, saved: frozenset[int]) -> int:
         live |= set(problem.ops[op].outputs)
         peak = max(peak, sum(problem.values[v].nbytes for v in live) + problem.ops[op].workspace)
         later = {v for o in problem.forward[place + 1 :] for v in problem.ops[o].inputs}
-        live = {v for v in live if v in later or v in saved or problem.values[v].held}
+        live = {v for v in live if v in later or v in saved or problem.values[v].is_output}
     return peak
 
 
 def _search(problem: Problem, saved: frozenset[int], limit: int) -> float | None:
     if _forward_peak(problem, saved) > limit:
         return None
-    base = sum(v.nbytes for v in problem.values if v.kind is Kind.TANGENT or v.held)
+    base = sum(v.nbytes for v in problem.values if v.kind is Kind.TANGENT or v.is_output)
     size = {v: problem.values[v].nbytes for v in range(len(problem.values))}
     forward = set(problem.forward)
     count = len(problem.backward)
@@ -191,7 +191,7 @@ def _search(problem: Problem, saved: frozenset[int], limit: int) -> float | None
     at = [base + gradients(k, 1) + problem.ops[o].workspace for k, o in enumerate(problem.backward)]
 
     def bytes_of(live: frozenset[int]) -> int:
-        return sum(0 if problem.values[v].held and v in saved else size[v] for v in live)
+        return sum(0 if problem.values[v].is_output and v in saved else size[v] for v in live)
 
     def tracked(op: int) -> list[int]:
         return [v for v in problem.ops[op].inputs if problem.producer[v] in forward]

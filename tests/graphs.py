@@ -17,8 +17,9 @@ from functorch.compile import (  # type: ignore[import-untyped]
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
 from passes.cleanup.clean import clean
+from passes.phases import Phase
 
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 
@@ -299,11 +300,11 @@ def by_role(graph: JointGraph, role: Role) -> list[str]:
     return [name for name, found in graph.roles.items() if found is role]
 
 
-def by_side(graph: JointGraph, side: Side, *roles: Role) -> str:
+def by_side(graph: JointGraph, side: Phase, *roles: Role) -> str:
     """Names of the nodes of a side that have one of some roles, ops by default."""
     kinds = roles or (Role.OP,)
     names = [n.name for n in graph.nodes if graph.roles[n.name] in kinds]
-    return " ".join(name for name in names if graph.sides[name] is side)
+    return " ".join(name for name in names if graph.phases[name] is side)
 
 
 def aliases(graph: JointGraph) -> dict[str, str]:
@@ -314,5 +315,5 @@ def aliases(graph: JointGraph) -> dict[str, str]:
 def plain_plan(graph: JointGraph) -> tuple[list[str], list[str]]:
     """Schedule and forward of the plan that recomputes nothing."""
     ops = [n.name for n in graph.nodes if graph.roles[n.name] in (Role.OP, Role.OUTPUT)]
-    forward = [name for name in ops if graph.sides[name] is Side.FORWARD]
-    return [name for name in ops if graph.sides[name] is not Side.FORWARD], forward
+    forward = [name for name in ops if graph.phases[name] is Phase.FORWARD]
+    return [name for name in ops if graph.phases[name] is not Phase.FORWARD], forward

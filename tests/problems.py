@@ -41,8 +41,8 @@ class Draft:
 
 
 def flat_prices(problem: Problem, *, per_byte: float = 1.0) -> Prices:
-    """Bytes times a price for saving, the seconds for recomputing; EITHER ops are free."""
-    recompute = [0.0 if op.phase is Phase.EITHER else op.seconds for op in problem.ops]
+    """Bytes times a price for saving, the seconds for recomputing; DEFERRABLE ops are free."""
+    recompute = [0.0 if op.phase is Phase.DEFERRABLE else op.seconds for op in problem.ops]
     return Prices(tuple(recompute), tuple(per_byte * v.nbytes for v in problem.values))
 
 
@@ -91,7 +91,7 @@ def diamond() -> Problem:
     save a, recompute l and r, 4 + 2 + 2 = 8. Either one alone costs 5 + 2 + 4 = 11: a is shared.
     """
     draft = Draft().value("x", 8, kind=Kind.INPUT)
-    draft.value("a", 4).value("l", 5).value("r", 5).value("s", 1, held=True)
+    draft.value("a", 4).value("l", 5).value("r", 5).value("s", 1, is_output=True)
     draft.op("a = fa x", 7).op("l = fl a", 2).op("r = fr a", 2).op("s = fs l r", 3)
     return _with_gradient(draft, "s l r")
 
@@ -105,7 +105,7 @@ def residual() -> Problem:
     any of i1, i2 is 2 dearer, saving h1 5 dearer.
     """
     draft = Draft().value("x", 6, kind=Kind.INPUT)
-    draft.value("i1", 6).value("h1", 6).value("i2", 6).value("h2", 6, held=True)
+    draft.value("i1", 6).value("h1", 6).value("i2", 6).value("h2", 6, is_output=True)
     draft.op("i1 = inner1 x", 4).op("h1 = join1 x i1", 1)
     draft.op("i2 = inner2 h1", 4).op("h2 = join2 h1 i2", 1)
     return _with_gradient(draft, "two i2 h1", "one i1 x")
@@ -154,7 +154,7 @@ def either() -> Problem:
     draft = Draft().value("x", 8, kind=Kind.INPUT).value("w", 8, kind=Kind.INPUT)
     draft.value("h", 8).value("y", 3).value("e", 8)
     draft.op("h = matmul x w", 10).op("y = tanh h", 1)
-    draft.op("e = slope y", 2, Phase.EITHER)
+    draft.op("e = slope y", 2, Phase.DEFERRABLE)
     return _with_gradient(draft, "y e x w")
 
 
@@ -163,7 +163,7 @@ def held() -> Problem:
 
     y is there anyway: free. z: save 5 or recompute 2. Best: recompute fz from y, 2.
     """
-    draft = Draft().value("x", 8, kind=Kind.INPUT).value("y", 9, held=True).value("z", 5)
+    draft = Draft().value("x", 8, kind=Kind.INPUT).value("y", 9, is_output=True).value("z", 5)
     draft.op("y = fy x", 1).op("z = fz y", 2)
     return _with_gradient(draft, "z z y")
 
@@ -185,7 +185,7 @@ def overwritten_input() -> Problem:
 
 def nothing_needed() -> Problem:
     """The backward reads its tangent only."""
-    draft = Draft().value("x", 8, kind=Kind.INPUT).value("y", 8, held=True)
+    draft = Draft().value("x", 8, kind=Kind.INPUT).value("y", 8, is_output=True)
     draft.op("y = fy x", 1)
     return _with_gradient(draft, "y")
 

@@ -116,10 +116,10 @@ def told(plans: Sequence[Plan]) -> list[Found]:
             "budget": p.budget,
             "predicted": p.predicted_peak,
             "baseline": p.baseline_peak,
-            "held": p.held,
+            "held": p.reserved,
             "saved": p.saved_bytes,
             "recomputed": list(p.recomputed),
-            "schedule": list(p.schedule),
+            "schedule": list(p.backward_schedule),
         }
         for p in plans
     ]

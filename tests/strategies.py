@@ -45,7 +45,7 @@ class _Drawn:
         """A value that the forward makes for later runs alone."""
         made = self.value(f"e{len(self.values)}")
         read = (source,) if self.draw(st.booleans()) else ()
-        self.op(read, [made], Phase.EARLY, "it serves later runs alone")
+        self.op(read, [made], Phase.REPLAY_SUPPORT, "it serves later runs alone")
         return made
 
 
@@ -60,19 +60,19 @@ def problems(
 ) -> Problem:
     """Random problems.
 
-    Forward ops read 1 to 3 values and make 1 or 2; some are EITHER ops, read by EITHER and backward
-    ops alone. Backward ops read forward values, earlier backward values and the tangent.
+    Forward ops read 1 to 3 values and make 1 or 2; some are DEFERRABLE ops, read by DEFERRABLE and
+    backward ops alone. Backward ops read forward values, earlier backward values and the tangent.
 
     Args:
         draw: given by hypothesis.
-        max_values: at most so many values are computed by forward and EITHER ops.
+        max_values: at most so many values are computed by forward and DEFERRABLE ops.
         rules: whether some values are unsaveable and some ops fixed; no cut may be left then.
-        either: whether there are EITHER ops.
-        early: whether there are EARLY ops, and ops that read their results when run again.
+        either: whether there are DEFERRABLE ops.
+        early: whether there are REPLAY_SUPPORT ops, and ops that read their results when run again.
     """
     drawn = _Drawn(draw)
     inputs = [drawn.value(f"x{i}", kind=Kind.INPUT) for i in range(draw(st.integers(1, 2)))]
-    plain, late = list(inputs), list[int]()  # what forward ops may read; what EITHER ops made
+    plain, late = list(inputs), list[int]()  # what forward ops may read; what DEFERRABLE ops made
     wanted = draw(st.integers(1, max_values))
     while (made := len(plain) + len(late) - len(inputs)) < wanted:
         is_either = either and draw(st.integers(0, 4)) == 0
@@ -81,11 +81,11 @@ def problems(
         for _ in range(min(draw(st.sampled_from((1, 1, 2))), wanted - made)):
             no = "may not" if rules and draw(st.integers(0, 5)) == 0 else ""
             kept = not is_either and draw(st.integers(0, 5)) == 0
-            outputs.append(drawn.value(f"v{len(drawn.values)}", held=kept, unsaveable=no))
+            outputs.append(drawn.value(f"v{len(drawn.values)}", is_output=kept, unsaveable=no))
         fixed = "may not" if rules and draw(st.integers(0, 5)) == 0 else ""
         late_reads = early and not is_either and not fixed and draw(st.integers(0, 5)) == 0
         again = (drawn.early(inputs[0]),) if late_reads else ()
-        drawn.op(read, outputs, Phase.EITHER if is_either else Phase.FORWARD, fixed, again)
+        drawn.op(read, outputs, Phase.DEFERRABLE if is_either else Phase.FORWARD, fixed, again)
         (late if is_either else plain).extend(outputs)
     first_backward = len(drawn.ops)
     _backward(drawn, plain + late)
@@ -111,12 +111,12 @@ def _backward(drawn: _Drawn, readable: list[int]) -> None:
 
 
 def prices_for(problem: Problem, *, whole: bool = True) -> st.SearchStrategy[Prices]:
-    """Random prices, EITHER ops at zero: small integers, among which ties are common, or floats."""
+    """Random prices, DEFERRABLE ops at zero: small integers, often with ties, or floats."""
     price = st.integers(0, 12).map(float) if whole else st.floats(0, 1e6, allow_subnormal=False)
 
     def build(drawn: list[float]) -> Prices:
         recompute = drawn[: len(problem.ops)]
-        free = [o.phase is Phase.EITHER for o in problem.ops]
+        free = [o.phase is Phase.DEFERRABLE for o in problem.ops]
         return Prices(
             tuple(0.0 if f else p for f, p in zip(free, recompute, strict=True)),
             tuple(drawn[len(problem.ops) :]),

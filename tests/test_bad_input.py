@@ -92,15 +92,17 @@ def test_rules_that_leave_no_cut() -> None:
 def test_a_plan_for_another_graph() -> None:
     ours = fxremat.backend(None, inner="eager", effort=0)
     run(ours)
-    plan = replace(ours.plans[0], schedule=("unheard_of", *ours.plans[0].schedule))
+    plan = replace(
+        ours.plans[0], backward_schedule=("unheard_of", *ours.plans[0].backward_schedule)
+    )
     graph = fx.Graph()
     x = graph.placeholder("primals_1")
     x.meta["val"] = torch.empty(3)
     graph.output((x,))
     joint = JointGraph.from_module(fx.GraphModule(nn.Module(), graph), 1)
     with pytest.raises(RewriteError, match="this graph has no such op") as caught:
-        split(joint, plan.schedule, plan.forward)
-    assert caught.value.node in (*plan.forward, *plan.schedule)
+        split(joint, plan.backward_schedule, plan.forward)
+    assert caught.value.node in (*plan.forward, *plan.backward_schedule)
 
 
 def test_double_backward_is_refused_as_by_aot_autograd() -> None:

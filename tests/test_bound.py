@@ -37,7 +37,7 @@ def every_moment(problem: Problem, limit: int) -> float:
 @settings(max_examples=300, deadline=None)
 @given(random_problems(rules=True), RANDOM)
 def test_no_schedule_recomputes_less(problem: Problem, rng: random.Random) -> None:
-    """EITHER ops, held and unsaveable values, fixed ops and several outputs among them."""
+    """DEFERRABLE ops, held and unsaveable values, fixed ops and several outputs among them."""
     line = replay(problem, legal(problem, rng))
     for limit in (line.peak, line.peak + 3):
         assert every_moment(problem, limit) <= line.recompute_seconds * (1 + 1e-9)

@@ -120,7 +120,7 @@ def test_the_baseline_stands_over_the_plan() -> None:
     assert max(n for _, n in found) == plan.baseline_peak
     positions = [p for p, _ in found]
     assert positions == sorted(set(positions))
-    assert positions[-1] == len(plan.forward) + len(plan.schedule) - 1
+    assert positions[-1] == len(plan.forward) + len(plan.backward_schedule) - 1
 
 
 def test_inputs_and_tangents_have_words_for_their_kinds() -> None:
@@ -130,7 +130,7 @@ def test_inputs_and_tangents_have_words_for_their_kinds() -> None:
 def test_a_plan_without_a_baseline_is_drawn_without_its_line(tmp_path: Path) -> None:
     """m may neither be saved nor be made again, so e, which is made of it, must be hoisted."""
     draft = Draft().value("x", 8, kind=Kind.INPUT).value("m", 8, unsaveable="may not")
-    draft.value("e", 4).op("m = fm x", 1, fixed="may not").op("e = fe m", 1, Phase.EITHER)
+    draft.value("e", 4).op("m = fm x", 1, fixed="may not").op("e = fe m", 1, Phase.DEFERRABLE)
     draft.value("g", 1).op("g = back e", 1, Phase.BACKWARD)
     planner = Planner(Detail(draft.done(), {}), "toy")
     plan = planner.plan(planner.solver.baseline, None)

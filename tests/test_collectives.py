@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from passes.analysis.joint import JointGraph, Side
+from passes.analysis.joint import JointGraph
+from passes.phases import Phase
 
 
 def test_a_collective_of_the_backward_stays_there() -> None:
@@ -30,6 +31,6 @@ def test_a_collective_of_the_backward_stays_there() -> None:
     used = call(torch.ops.aten.mul.Tensor, late, gathered)
     used = call(torch.ops.aten.mul.Tensor, used, early)
     graph.output((out, used))
-    sides = JointGraph.from_module(fx.GraphModule({}, graph), 1).sides
-    assert sides[gathered.name] is Side.BACKWARD
-    assert sides[early.name] is Side.FORWARD
+    sides = JointGraph.from_module(fx.GraphModule({}, graph), 1).phases
+    assert sides[gathered.name] is Phase.BACKWARD
+    assert sides[early.name] is Phase.FORWARD

@@ -105,7 +105,7 @@ def test_the_blocks_are_found() -> None:
     assert found >= {
         "README.md",
         "extending.md",
-        "how-it-works.md",
+        "architecture.md",
         "libraries.md",
         "processes.md",
         "troubleshooting.md",

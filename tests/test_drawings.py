@@ -180,7 +180,7 @@ def test_graphs_agree_with_the_replay(problem: Problem, data: st.DataObject) -> 
 
     backward = graphs.backward_graph(plan)
     runs = [n for n in backward if n.startswith("op:")]
-    assert [re.sub(r" #\d+$", "", n[3:]) for n in runs] == list(plan.schedule)[:-1]
+    assert [re.sub(r" #\d+$", "", n[3:]) for n in runs] == list(plan.backward_schedule)[:-1]
     entering = {d["label"] for _, d in backward.nodes(data=True) if d["kind"] == "saved"} & {
         v.name for v in problem.values
     }

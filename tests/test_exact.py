@@ -30,7 +30,7 @@ CLOSE = 1e-4  # seconds; a proof holds to a millionth of a step, and costs are w
 
 
 def mixed(seed: int) -> Problem:
-    """A small problem with EITHER ops, ops of two outputs, held values and rules.
+    """A small problem with DEFERRABLE ops, ops of two outputs, held values and rules.
 
     Backward ops read the gradient and late values first, so values are wanted at several stages.
     """
@@ -43,12 +43,12 @@ def mixed(seed: int) -> Problem:
         for name in made:
             held = not either and rng.random() < 0.15
             reason = "opaque" if rng.random() < 0.1 else ""
-            draft.value(name, rng.choice((4, 8, 16)), held=held, unsaveable=reason)
+            draft.value(name, rng.choice((4, 8, 16)), is_output=held, unsaveable=reason)
         pool = near[-3:] + late[-2:] if either else near[-3:]
         read = rng.sample(pool, min(len(pool), rng.choice((1, 1, 2))))
         text = f"{' '.join(made)} = f{i} {' '.join(read)}"
         work, fixed = rng.choice((0, 0, 0, 8)), "random" if rng.random() < 0.1 else ""
-        phase = Phase.EITHER if either else Phase.FORWARD
+        phase = Phase.DEFERRABLE if either else Phase.FORWARD
         draft.op(text, float(rng.choice((1, 2, 5))), phase, workspace=work, fixed=fixed)
         (late if either else near).extend(made)
     last = "t"

@@ -56,7 +56,7 @@ def test_shared_view() -> None:
         Value("exp", 64),
         Value("sum_1", 32),
         Value("sin", 32),
-        Value("mul", 32, held=True),
+        Value("mul", 32, is_output=True),
         Value("mul_1", 32),
         Value("mul_2", 32),
         Value("cos", 32),
@@ -98,7 +98,7 @@ def test_costs_and_phases() -> None:
     assert ops["exp"].workspace == 0
     assert (ops["sum_1"].seconds, ops["sum_1"].flops) == (1.0, 5)
     assert ops["mm"].phase is Phase.FORWARD
-    assert ops["cos"].phase is Phase.EITHER
+    assert ops["cos"].phase is Phase.DEFERRABLE
     assert ops["mm_1"].phase is Phase.BACKWARD
     assert all(op.fixed == "" for op in problem.ops)
 
@@ -116,13 +116,13 @@ def test_fixed_ops_and_held_outputs() -> None:
     ops = {op.name: op for op in problem.ops}
     assert "random" in ops["native_dropout"].fixed
     assert flow(problem)["native_dropout"] == "getitem getitem_1 = exp"
-    assert [v.name for v in problem.values if v.held] == ["exp_1"]
+    assert [v.name for v in problem.values if v.is_output] == ["exp_1"]
     assert by_name(problem)["getitem_1"].nbytes == 16  # a mask of booleans
 
 
 def test_output_that_is_a_view_of_an_input_costs_nothing() -> None:
     problem = problem_of("alias_of_input")
-    held = [v.name for v in problem.values if v.held]
+    held = [v.name for v in problem.values if v.is_output]
     assert held == ["exp"]
     assert by_name(problem)["primals_1"] == Value("primals_1", 0, Kind.INPUT)
 
@@ -132,7 +132,7 @@ def test_returned_view_holds_its_base() -> None:
     draw.call("sin", aten.sin.default, draw["primals_1"])
     draw.call("row", aten.select.int, draw["sin"], 0, 0)
     problem = formulate(draw.done([draw["row"]], [draw["tangents_1"]]), SIZING)
-    assert by_name(problem)["sin"] == Value("sin", 64, held=True)
+    assert by_name(problem)["sin"] == Value("sin", 64, is_output=True)
     assert "row" not in by_name(problem)
 
 
@@ -207,7 +207,7 @@ def test_one_copy_at_a_time_is_made_at_the_exit() -> None:
     assert flow(problem)["output"] == "= total neg"
 
 
-# --- places of EITHER ops ----------------------------------------------------------------------
+# --- places of DEFERRABLE ops ------------------------------------------------------------------
 
 
 def placed(*calls: str, forward: str) -> list[str]:

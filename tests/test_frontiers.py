@@ -19,7 +19,7 @@ def test_peaks_fall_and_times_rise() -> None:
         assert one.predicted_peak > two.predicted_peak
         assert one.recompute_seconds < two.recompute_seconds
     for plan in plans:
-        line = replay(plan.known.problem, [plan.known.op_index[n] for n in plan.schedule])
+        line = replay(plan.known.problem, [plan.known.op_index[n] for n in plan.backward_schedule])
         assert line.peak == plan.predicted_peak == plan.budget
         assert plan.lower_bound_seconds <= plan.recompute_seconds * (1 + 1e-9)
 

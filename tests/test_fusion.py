@@ -15,7 +15,8 @@ from fxremat.planning.planner import planner_of, reader_of
 from fxremat.planning.reapply import recall
 from fxremat.problem.fused_values import FUSED
 from fxremat.solver.pareto import Point
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
+from passes.phases import Phase
 from tests.graphs import Sketch
 
 aten = torch.ops.aten
@@ -53,7 +54,7 @@ def gelu_like() -> JointGraph:
 
 def test_elementwise_ops_between_products_take_no_memory() -> None:
     graph = gelu_like()
-    assert graph.sides["cos"] is Side.EITHER
+    assert graph.phases["cos"] is Phase.DEFERRABLE
     assert fused(graph) == {"half": ("mm",), "exp": ("mm",), "cos": ("mm",)}  # a product reads mul
 
 
@@ -118,7 +119,7 @@ def products_of_tangents(readers: int) -> JointGraph:
     for number in range(readers):
         draw.call(f"sum_{number}", aten.sum.dim_IntList, draw["both"], [number])
     graph = draw.done([draw["mm"]], [draw[f"sum_{n}"] for n in range(readers)])
-    assert graph.sides["both"] is Side.BACKWARD
+    assert graph.phases["both"] is Phase.BACKWARD
     return graph
 
 
@@ -153,7 +154,10 @@ def test_a_plan_that_saves_what_is_fused_here_can_be_read() -> None:
     with pytest.raises(ValueError, match=f"half may not be saved: {FUSED}"):
         recall(planner_of(ready), [plan])
     taken = _taken(ready, plan, 0)
-    assert (taken.schedule, taken.predicted_peak) == (plan.schedule, plan.predicted_peak)
+    assert (taken.backward_schedule, taken.predicted_peak) == (
+        plan.backward_schedule,
+        plan.predicted_peak,
+    )
 
 
 def test_values_apart_take_memory_and_all_of_their_time() -> None:

@@ -132,7 +132,7 @@ def check_plans(program: fx.GraphModule, decompose: bool, tenths: int) -> None:
             continue
         plan, problem = planned.plan, planned.problem
         place = {op.name: index for index, op in enumerate(problem.ops)}
-        line = replay(problem, [place[name] for name in plan.schedule])
+        line = replay(problem, [place[name] for name in plan.backward_schedule])
         assert (line.peak, line.recompute_seconds) == (plan.predicted_peak, plan.recompute_seconds)
         assert plan.budget is not None
         assert plan.floor <= plan.predicted_peak <= plan.budget

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from passes.analysis.joint import Role, Side
+from passes.analysis.joint import Role
 from passes.node_utils import mutated_arguments
+from passes.phases import Phase
 from tests.graphs import CASES, aliases, by_role, by_side, joint
 
 aten = torch.ops.aten
@@ -61,7 +62,7 @@ SIDES = {
 @pytest.mark.parametrize("name", SIDES)
 def test_sides_of_ops(name: str) -> None:
     graph = joint(name, cleaned=False)
-    sides = (Side.FORWARD, Side.EITHER, Side.BACKWARD)
+    sides = (Phase.FORWARD, Phase.DEFERRABLE, Phase.BACKWARD)
     assert tuple(by_side(graph, side) for side in sides) == SIDES[name]
 
 
@@ -100,7 +101,7 @@ def test_storages(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_every_tensor_has_a_storage_that_is_made_once(name: str) -> None:
     graph = joint(name, cleaned=False)
-    assert set(graph.roles) == set(graph.sides) == {n.name for n in graph.nodes}
+    assert set(graph.roles) == set(graph.phases) == {n.name for n in graph.nodes}
     for node in graph.nodes:
         tensor = isinstance(node.meta.get("val"), Tensor)
         assert (node.name in graph.storages) == (tensor and node.op != "output")
@@ -116,8 +117,8 @@ def test_roles_of_a_chain() -> None:
     assert by_role(graph, Role.TANGENT) == ["tangents_1"]
     assert by_role(graph, Role.OUTPUT) == ["output"]
     assert by_role(graph, Role.VIEW) == ["detach", "detach_1", "detach_2", "detach_3"]
-    assert graph.sides["primals_1"] is Side.FORWARD
-    assert graph.sides["tangents_1"] is graph.sides["output"] is Side.BACKWARD
+    assert graph.phases["primals_1"] is Phase.FORWARD
+    assert graph.phases["tangents_1"] is graph.phases["output"] is Phase.BACKWARD
 
 
 def test_tuple_of_an_op_is_taken_apart_by_items() -> None:
@@ -130,8 +131,8 @@ def test_tuple_of_an_op_is_taken_apart_by_items() -> None:
     assert norm.name not in graph.storages
     assert all(graph.roles[name] is Role.ITEM for name in items)
     # What only the backward reads of a forward op is "either"; the op is not.
-    assert graph.sides["getitem_1"] is Side.EITHER
-    assert graph.sides[norm.name] is graph.sides["getitem_3"] is Side.FORWARD
+    assert graph.phases["getitem_1"] is Phase.DEFERRABLE
+    assert graph.phases[norm.name] is graph.phases["getitem_3"] is Phase.FORWARD
 
 
 def test_tuple_of_views_is_a_view() -> None:
@@ -147,7 +148,7 @@ def test_sizes() -> None:
     graph = joint("dynamic_view", cleaned=False)
     sizes = ["sym_size_int", "mul", "sym_size_int_1", "sym_size_int_2"]
     assert by_role(graph, Role.SIZE) == sizes
-    assert all(graph.sides[name] is Side.EITHER for name in sizes)
+    assert all(graph.phases[name] is Phase.DEFERRABLE for name in sizes)
 
 
 def test_writes_of_the_epilogue() -> None:
@@ -156,7 +157,7 @@ def test_writes_of_the_epilogue() -> None:
     nodes = {n.name: n for n in graph.nodes}
     assert [n.name for n in mutated_arguments(nodes["copy_"])] == ["primals_4"]
     assert graph.roles["copy_"] is Role.OP
-    assert graph.sides["copy_"] is Side.FORWARD
+    assert graph.phases["copy_"] is Phase.FORWARD
     assert graph.makes(nodes["copy_"]) == ()
     assert graph.reads(nodes["copy_"]) == ("primals_4", "getitem_3")
     assert joint("chain").written == frozenset()

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import fx
 
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
 from passes.errors import GraphError
 from passes.node_utils import leaves
+from passes.phases import Phase
 from tests.graphs import Sketch, aliases, by_role, by_side
 
 aten = torch.ops.aten
@@ -88,8 +89,8 @@ def test_random_op_that_nobody_reads_belongs_to_the_forward() -> None:
     draw.call("cos", aten.cos.default, draw["primals_1"])
     draw.call("mul", aten.mul.Tensor, draw["tangents_1"], draw["cos"])
     graph = draw.done([draw["primals_1"]], [draw["mul"]])
-    assert graph.sides["drawn"] is Side.FORWARD
-    assert graph.sides["cos"] is Side.EITHER
+    assert graph.phases["drawn"] is Phase.FORWARD
+    assert graph.phases["cos"] is Phase.DEFERRABLE
 
 
 def test_reader_of_what_the_forward_overwrites_belongs_to_the_forward() -> None:
@@ -102,8 +103,8 @@ def test_reader_of_what_the_forward_overwrites_belongs_to_the_forward() -> None:
     draw.call("mul", aten.mul.Tensor, draw["tangents_1"], draw["sin"])
     draw.call("copy_", aten.copy_.default, draw["primals_1"], draw["primals_2"], val=state)
     graph = draw.done([], [draw["mul"]])
-    assert by_side(graph, Side.FORWARD) == "cos copy_"
-    assert by_side(graph, Side.EITHER) == "sin"
+    assert by_side(graph, Phase.FORWARD) == "cos copy_"
+    assert by_side(graph, Phase.DEFERRABLE) == "sin"
 
 
 def test_write_of_the_backward_stays_there() -> None:
@@ -113,23 +114,23 @@ def test_write_of_the_backward_stays_there() -> None:
     value = draw["primals_1"].meta["val"]
     draw.call("copy_", aten.copy_.default, draw["primals_1"], draw["mul"], val=value)
     graph = draw.done([], [draw["mul"]])
-    assert by_side(graph, Side.BACKWARD) == "mul copy_"
-    assert by_side(graph, Side.EITHER) == "cos"
+    assert by_side(graph, Phase.BACKWARD) == "mul copy_"
+    assert by_side(graph, Phase.DEFERRABLE) == "cos"
 
 
 @pytest.mark.parametrize(
     ("tag", "side"),
     [
-        ("is_backward", Side.BACKWARD),
-        ("must_be_in_backward", Side.BACKWARD),
-        ("must_be_in_forward", Side.FORWARD),
-        (None, Side.FORWARD),
+        ("is_backward", Phase.BACKWARD),
+        ("must_be_in_backward", Phase.BACKWARD),
+        ("must_be_in_forward", Phase.FORWARD),
+        (None, Phase.FORWARD),
     ],
 )
-def test_tag_of_an_effect(tag: str | None, side: Side) -> None:
+def test_tag_of_an_effect(tag: str | None, side: Phase) -> None:
     draw = sketch()
     draw.call("drawn", aten.rand_like.default, draw["primals_1"], partitioner_tag=tag)
-    assert draw.done([], [draw["tangents_1"]]).sides["drawn"] is side
+    assert draw.done([], [draw["tangents_1"]]).phases["drawn"] is side
 
 
 def test_reads_and_leaves() -> None:
@@ -179,5 +180,5 @@ def test_assertion_needs_no_traced_value() -> None:
     draw = sketch()
     draw.graph.call_function(aten._assert_async.msg, (draw["primals_1"], "why"))
     graph = draw.done([draw["primals_1"]], [draw["tangents_1"]])
-    assert graph.sides["_assert_async_msg"] is Side.FORWARD
+    assert graph.phases["_assert_async_msg"] is Phase.FORWARD
     assert graph.roles["_assert_async_msg"] is Role.OP

@@ -56,14 +56,14 @@ def test_what_the_first_graph_holds_is_taken_off_the_budget_of_the_second() -> N
     torch.compiler.reset()
     _, free = grads(None)
     first, second = free.plans
-    assert (first.held, second.held) == (0, 0)  # no budget in bytes, nothing is counted
+    assert (first.reserved, second.reserved) == (0, 0)  # no budget in bytes, nothing is counted
     budget = 400 * KIB
     found, backend = grads(budget)
     first, second = backend.plans
-    assert first.held == 0
+    assert first.reserved == 0
     assert first.budget == budget
-    assert second.held == 4 * 32 * KIB
-    assert second.budget == budget - second.held
+    assert second.reserved == 4 * 32 * KIB
+    assert second.budget == budget - second.reserved
     assert second.predicted_peak <= second.budget
     expected, _ = grads(None)
     torch.testing.assert_close(found, expected)

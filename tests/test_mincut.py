@@ -131,7 +131,7 @@ def _subsets(values: list[int]) -> Iterator[frozenset[int]]:
 def _cost(problem: Problem, prices: Prices, saved: frozenset[int]) -> float | None:
     """What a save set costs, or None if the rules forbid it. Written apart from the network."""
     wanted = [v for o in problem.backward for v in problem.ops[o].inputs]
-    total, rerun = sum(0.0 if problem.values[v].held else prices.save[v] for v in saved), set()
+    total, rerun = sum(0.0 if problem.values[v].is_output else prices.save[v] for v in saved), set()
     while wanted:
         index = wanted.pop()
         value, op = problem.values[index], problem.producer[index]

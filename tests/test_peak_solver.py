@@ -235,7 +235,9 @@ def test_a_fixed_either_op_is_not_run_in_both_halves() -> None:
     """pick may run once; both uses of e lie far apart, and saving e (30) or y is the choice."""
     draft = Draft().value("x", 8, kind=Kind.INPUT).value("y", 50).value("e", 30).value("z", 40)
     draft.value("t", 4, kind=Kind.TANGENT).value("d1", 3).value("d2", 3).value("d3", 3)
-    draft.op("y = fy x", 1).op("e = pick y", 2, Phase.EITHER, fixed="discrete").op("z = fz y", 5)
+    draft.op("y = fy x", 1).op("e = pick y", 2, Phase.DEFERRABLE, fixed="discrete").op(
+        "z = fz y", 5
+    )
     draft.op("d1 = back1 t e", 1, Phase.BACKWARD).op("d2 = back2 d1 z", 1, Phase.BACKWARD)
     draft.op("d3 = back3 d2 e", 1, Phase.BACKWARD)
     problem = draft.op("= output d3", 0.0, Phase.BACKWARD).done()

@@ -22,7 +22,7 @@ PLAN = Plan(
     recompute_flops=3_000_000_000,
     saved=(SavedValue("addmm", 4096), SavedValue("view", 0), SavedValue("tanh", 8192)),
     forward=("addmm", "tanh"),
-    schedule=("tanh", "mm", "tanh", "mm_1", "output"),
+    backward_schedule=("tanh", "mm", "tanh", "mm_1", "output"),
     recomputed=("tanh", "tanh"),
 )
 
@@ -32,6 +32,12 @@ def test_json_round_trip_is_byte_identical() -> None:
     again = Plan.from_json(text)
     assert again == PLAN
     assert again.to_json() == text
+
+
+def test_files_of_the_last_format_are_read() -> None:
+    data = PLAN.to_data() | {"format": 4}
+    data["schedule"], data["held"] = data.pop("backward_schedule"), data.pop("reserved")
+    assert Plan.from_data(data) == PLAN
 
 
 def test_sums() -> None:
@@ -44,7 +50,7 @@ def test_sums() -> None:
 @pytest.mark.parametrize("text", ["[]", "{}", '{"format": 99}', '"plan"', "null"])
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"not a plan of format 4; write it again with to_json\(\)"
+        ValueError, match=r"not a plan of format 5; write it again with to_json\(\)"
     ):
         Plan.from_json(text)
 
@@ -103,7 +109,7 @@ def test_two_processes_make_the_same_plan() -> None:
         ("predicted_peak", "12", "predicted_peak is '12', not a whole number"),
         ("step_seconds", None, "step_seconds is None, not a number"),
         ("budget", 1.5, "budget is 1.5, not a number of bytes or null"),
-        ("schedule", "mm", "schedule is 'mm', not a list"),
+        ("backward_schedule", "mm", "backward_schedule is 'mm', not a list"),
         ("saved", [{"name": "mm"}], "saved is .*nbytes"),
         ("complete", 1, "complete is 1, not true or false"),
     ],

@@ -44,9 +44,20 @@ def test_json_leaves_out_defaults_and_keeps_kinds() -> None:
     assert isinstance(again.ops[2].phase, Phase)
 
 
+def test_files_of_the_last_format_are_read() -> None:
+    problem = problems.held()
+    text = problem.to_json().replace('"format":2', '"format":1').replace('"is_output"', '"held"')
+    assert '"held"' in text
+    assert Problem.from_json(text) == problem
+    problem = problems.either()
+    text = problem.to_json().replace('"format":2', '"format":1').replace("deferrable", "either")
+    assert '"either"' in text
+    assert Problem.from_json(text) == problem
+
+
 @pytest.mark.parametrize("text", ["{}", "[]", '{"format": 999}'])
 def test_json_of_another_format(text: str) -> None:
-    with pytest.raises(ValueError, match=r"not a problem of format 1; write it again"):
+    with pytest.raises(ValueError, match=r"not a problem of format 2; write it again"):
         Problem.from_json(text)
 
 
@@ -86,11 +97,11 @@ def test_producer() -> None:
 
 
 def _either_chain(*, read: str) -> Problem:
-    """e = fe(x), g = fg(e), u = fu(x), all EITHER; the backward reads one of them."""
+    """e = fe(x), g = fg(e), u = fu(x), all DEFERRABLE; the backward reads one of them."""
     draft = problems.Draft().value("x", 8, kind=Kind.INPUT)
     draft.value("e", 8).value("g", 8).value("u", 8).value("d", 8)
-    draft.op("e = fe x", 1, Phase.EITHER).op("g = fg e", 2, Phase.EITHER)
-    draft.op("u = fu x", 4, Phase.EITHER).op(f"d = back {read}", 8, Phase.BACKWARD)
+    draft.op("e = fe x", 1, Phase.DEFERRABLE).op("g = fg e", 2, Phase.DEFERRABLE)
+    draft.op("u = fu x", 4, Phase.DEFERRABLE).op(f"d = back {read}", 8, Phase.BACKWARD)
     return draft.done()
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import fx
 
 from fxremat.constraints.rules import fixed
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
+from passes.phases import Phase
 from passes.split.split import split
 from passes.split.verify import verify
 from tests.graphs import CASES, Step, assert_same, joint, step, step_by_halves
@@ -27,19 +28,19 @@ class Planner:
         graph = self.graph
         ops = [n for n in graph.nodes if graph.roles[n.name] is Role.OP]
         self.maker = {made: n for n in ops for made in graph.makes(n)}
-        free = [n for n in ops if graph.sides[n.name] is not Side.BACKWARD]
+        free = [n for n in ops if graph.phases[n.name] is not Phase.BACKWARD]
         self.free = [n for n in free if not fixed(graph, n)]
         names = sorted(made for n in free for made in graph.makes(n))
         kept = self.data.draw(st.sets(st.sampled_from(names)), label="saved")
         kept |= {made for n in free if n not in self.free for made in graph.makes(n)}
         self.saved, self.copies, self.schedule = kept, set[str](), list[str]()
         for node in ops:
-            if graph.sides[node.name] is Side.BACKWARD:
+            if graph.phases[node.name] is Phase.BACKWARD:
                 self.disturb()
                 self.emit(node)
         (output,) = graph.module.graph.find_nodes(op="output")
         for storage in graph.reads(output):
-            if self.maker.get(storage) in free and graph.sides[storage] is not Side.FORWARD:
+            if self.maker.get(storage) in free and graph.phases[storage] is not Phase.FORWARD:
                 self.provide(storage)
         return [*self.schedule, "output"], self.order(ops)
 
@@ -53,12 +54,12 @@ class Planner:
         for storage in self.graph.reads(node):
             self.provide(storage)
         self.schedule.append(node.name)
-        if self.graph.sides[node.name] is not Side.BACKWARD:
+        if self.graph.phases[node.name] is not Phase.BACKWARD:
             self.copies |= set(self.graph.makes(node))
 
     def provide(self, storage: str) -> None:
         node = self.maker.get(storage)
-        if node is None or self.graph.sides[node.name] is Side.BACKWARD:
+        if node is None or self.graph.phases[node.name] is Phase.BACKWARD:
             return
         if storage not in self.saved | self.copies:
             self.emit(node)
@@ -67,13 +68,15 @@ class Planner:
         """All forward ops, and the others whose results are saved, with what they need."""
         wanted = set(self.saved)
         for node in reversed(ops):
-            if self.graph.sides[node.name] is Side.EITHER and wanted & {*self.graph.makes(node)}:
+            if self.graph.phases[node.name] is Phase.DEFERRABLE and wanted & {
+                *self.graph.makes(node)
+            }:
                 wanted |= set(self.graph.reads(node))
         return [
             n.name
             for n in ops
-            if self.graph.sides[n.name] is Side.FORWARD
-            or (self.graph.sides[n.name] is Side.EITHER and wanted & {*self.graph.makes(n)})
+            if self.graph.phases[n.name] is Phase.FORWARD
+            or (self.graph.phases[n.name] is Phase.DEFERRABLE and wanted & {*self.graph.makes(n)})
         ]
 
 

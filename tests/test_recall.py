@@ -32,7 +32,7 @@ def test_a_plan_from_a_file_is_applied_as_it_is(inner: str, tmp_path: Path) -> N
     first.plans[0].save(path)
     second = fxremat.backend(plan=path, inner=inner)
     assert [g.tolist() for g in trained(second, model, batch)] == [g.tolist() for g in wanted]
-    assert second.plans[0].schedule == first.plans[0].schedule
+    assert second.plans[0].backward_schedule == first.plans[0].backward_schedule
     assert second.plans[0].predicted_peak == first.plans[0].predicted_peak
     assert second.plans[0].budget == first.plans[0].budget
 
@@ -65,7 +65,7 @@ def test_several_graphs_take_each_its_own() -> None:
     assert len(first.plans) == 2
     second = fxremat.backend(plan=first.plans[::-1], inner="eager")
     trained(second, model, batch)
-    assert [p.schedule for p in second.plans] == [p.schedule for p in first.plans]
+    assert [p.backward_schedule for p in second.plans] == [p.backward_schedule for p in first.plans]
 
 
 class Other(nn.Module):

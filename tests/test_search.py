@@ -19,12 +19,12 @@ from tests.problems import Draft
 
 
 def derivative_in_steps() -> Problem:
-    """The backward reads e2 = g(e1), e1 = f(y, z): two EITHER ops; y and z are large, e2 small."""
+    """The backward reads e2 = g(e1), e1 = f(y, z), both DEFERRABLE; y and z are large, e2 small."""
     draft = Draft().value("x", 8, kind=Kind.INPUT).value("y", 40).value("z", 40)
     draft.value("e1", 20).value("e2", 4).value("o", 4)
     draft.value("t", 4, kind=Kind.TANGENT).value("d", 4)
     draft.op("y = fy x", 5).op("z = fz y", 5)
-    draft.op("e1 = f y z", 2, Phase.EITHER).op("e2 = g e1", 2, Phase.EITHER)
+    draft.op("e1 = f y z", 2, Phase.DEFERRABLE).op("e2 = g e1", 2, Phase.DEFERRABLE)
     draft.op("o = fo y z", 1)
     draft.op("d = back t e2", 1, Phase.BACKWARD)
     return draft.op("= output d", 0.0, Phase.BACKWARD).done()
@@ -59,8 +59,8 @@ def test_what_saves_the_same_chain_is_charged_once() -> None:
     draft = Draft().value("x", 8, kind=Kind.INPUT).value("y", 40)
     draft.value("e", 20).value("a", 4).value("b", 4).value("o", 4)
     draft.value("t", 4, kind=Kind.TANGENT).value("d1", 4).value("d2", 4)
-    draft.op("y = fy x", 5).op("e = f y", 2, Phase.EITHER)
-    draft.op("a = ga e", 1, Phase.EITHER).op("b = gb e", 1, Phase.EITHER).op("o = fo y", 1)
+    draft.op("y = fy x", 5).op("e = f y", 2, Phase.DEFERRABLE)
+    draft.op("a = ga e", 1, Phase.DEFERRABLE).op("b = gb e", 1, Phase.DEFERRABLE).op("o = fo y", 1)
     draft.op("d1 = back1 t a", 1, Phase.BACKWARD).op("d2 = back2 d1 b", 1, Phase.BACKWARD)
     problem = draft.op("= output d2", 0.0, Phase.BACKWARD).done()
     table = Table.of(problem)

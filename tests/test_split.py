@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import fx
 
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
 from passes.cleanup.clean import clean
+from passes.phases import Phase
 from passes.printer import render
 from passes.split.split import Split, split
 from passes.split.verify import verify
@@ -160,7 +161,7 @@ def test_size_is_read_before_its_tensor_may_be_freed() -> None:
     assert names.index("sym_size_int") < names.index("sum_1")
 
 
-def drawn_with_size(side: Side) -> tuple[JointGraph, list[str], list[str]]:
+def drawn_with_size(side: Phase) -> tuple[JointGraph, list[str], list[str]]:
     """The backward expands its tangent to a size read off ``cos``, which only it may run."""
     graph = fx.Graph()
     found = {n.name: n for n in joint("dynamic").nodes}
@@ -175,7 +176,7 @@ def drawn_with_size(side: Side) -> tuple[JointGraph, list[str], list[str]]:
     aten = torch.ops.aten
     value = x.meta["val"]
     sin = call(aten.sin.default, x, val=torch.sin(value))
-    source = x if side is Side.EITHER else tangent
+    source = x if side is Phase.DEFERRABLE else tangent
     cos = call(aten.cos.default, source, val=torch.cos(value))
     size = call(aten.sym_size.int, cos, 0, val=value.shape[0])
     total = call(aten.sum.dim_IntList, tangent, [0], val=value.sum(0))
@@ -185,10 +186,10 @@ def drawn_with_size(side: Side) -> tuple[JointGraph, list[str], list[str]]:
     return (made, *plain_plan(made))
 
 
-@pytest.mark.parametrize("side", [Side.EITHER, Side.BACKWARD])
-def test_size_of_what_only_the_backward_runs_is_read_there_at_once(side: Side) -> None:
+@pytest.mark.parametrize("side", [Phase.DEFERRABLE, Phase.BACKWARD])
+def test_size_of_what_only_the_backward_runs_is_read_there_at_once(side: Phase) -> None:
     made, schedule, forward = drawn_with_size(side)
-    assert made.sides["sym_size_int"] is side
+    assert made.phases["sym_size_int"] is side
     halves = split(made, schedule, forward)
     verify(made, halves)
     names = [n.name for n in halves.backward.graph.nodes]

@@ -138,11 +138,11 @@ def test_hoisted_ops_are_told_and_ordered() -> None:
 
 
 def test_hoisting_takes_the_ops_before_it_along() -> None:
-    """e1 = 1 - y and e2 = e1 * y are both EITHER ops; saving e2 hoists both."""
+    """e1 = 1 - y and e2 = e1 * y are both DEFERRABLE ops; saving e2 hoists both."""
     draft = Draft().value("x", 8, kind=Kind.INPUT).value("y", 5).value("e1", 6).value("e2", 7)
     draft.value("t", 4, kind=Kind.TANGENT).value("d", 3)
-    draft.op("y = fy x", 10).op("e1 = one y", 2, Phase.EITHER)
-    draft.op("e2 = two e1 y", 3, Phase.EITHER)
+    draft.op("y = fy x", 10).op("e1 = one y", 2, Phase.DEFERRABLE)
+    draft.op("e2 = two e1 y", 3, Phase.DEFERRABLE)
     draft.op("d = back t e2", 1, Phase.BACKWARD)
     problem = draft.op("= output d", 0.0, Phase.BACKWARD).done()
     line = run(problem, "back output")
@@ -202,7 +202,7 @@ def test_a_fixed_op_does_not_run_again() -> None:
 def test_a_fixed_either_op_runs_once() -> None:
     draft = Draft().value("x", 8, kind=Kind.INPUT).value("y", 5).value("e", 6)
     draft.value("t", 4, kind=Kind.TANGENT).value("d1", 3).value("d2", 3)
-    draft.op("y = fy x", 1).op("e = pick y", 2, Phase.EITHER, fixed="discrete")
+    draft.op("y = fy x", 1).op("e = pick y", 2, Phase.DEFERRABLE, fixed="discrete")
     draft.op("d1 = back1 t e", 1, Phase.BACKWARD).op("d2 = back2 d1 e", 1, Phase.BACKWARD)
     problem = draft.op("= output d2", 0.0, Phase.BACKWARD).done()
     assert run(problem, "pick back1 back2 output").recompute_seconds == 0

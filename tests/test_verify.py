@@ -12,7 +12,8 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
+from passes.phases import Phase
 from passes.split.split import Split, split
 from passes.split.verify import verify
 from tests.graphs import CASES, joint
@@ -24,8 +25,8 @@ def halves_of(name: str, *first: str) -> tuple[JointGraph, Split]:
     """The split that recomputes nothing but, at the start of the backward, the given ops."""
     graph = joint(name)
     ops = [n.name for n in graph.nodes if graph.roles[n.name] in (Role.OP, Role.OUTPUT)]
-    forward = [op for op in ops if graph.sides[op] is Side.FORWARD]
-    backward = [op for op in ops if graph.sides[op] is not Side.FORWARD]
+    forward = [op for op in ops if graph.phases[op] is Phase.FORWARD]
+    backward = [op for op in ops if graph.phases[op] is not Phase.FORWARD]
     made = split(graph, [*first, *backward], forward)
     return graph, replace(
         made, forward=copy.deepcopy(made.forward), backward=copy.deepcopy(made.backward)

@@ -1,1 +1,4 @@
-"""TODO."""
+"""What users call without running anything: ``plan``, ``frontier``, ``advise``.
+
+May import ``planning`` and all below it.
+"""

@@ -1,1 +1,4 @@
-"""TODO."""
+"""The ``torch.compile`` backend: both inner compilers, plans kept with code, pending backwards.
+
+May import everything but ``integrations`` and ``cli``.
+"""

@@ -182,7 +182,10 @@ class Attempt:
         known = self._known
         if known is None:
             return False
-        same = self.planned is None or self.planned.plan.schedule == known.plan.schedule
+        same = (
+            self.planned is None
+            or self.planned.plan.backward_schedule == known.plan.backward_schedule
+        )
         return same and self._peers.confirms(known.plan)
 
     def _keep(self) -> None:
@@ -223,7 +226,7 @@ class Attempt:
         values = self.planned.problem.values
         saved = {v.name: v.nbytes for v in self.planned.plan.saved}
         peaks = self.compiled.peaks(saved)
-        held = sum(v.nbytes for v in values if v.held)
+        held = sum(v.nbytes for v in values if v.is_output)
         handed_in = sum(v.nbytes for v in values if v.kind is Kind.TANGENT)
         return None if peaks is None else max(peaks[0], held + handed_in + peaks[1])
 

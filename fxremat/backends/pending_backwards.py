@@ -122,7 +122,7 @@ class Ledger:
     def _warn(self, plan: Plan) -> None:
         held = self.held()
         over = held + plan.predicted_peak - (self.budget or 0)
-        if over > 0 and held > plan.held and plan.graph not in self._warned:
+        if over > 0 and held > plan.reserved and plan.graph not in self._warned:
             self._warned.add(plan.graph)
             warnings.warn(
                 f"the step exceeds its budget by {format_bytes(over)}: graphs that await their "

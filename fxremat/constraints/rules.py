@@ -15,8 +15,9 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from passes.analysis.effects import communicates, draws, happens_once, is_custom, keeps_input
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import mutated_arguments
+from passes.phases import Phase
 from passes.recompute.forms import rerun_reads
 from passes.torch_internals import HigherOrderOperator, OpOverload
 
@@ -38,8 +39,8 @@ class Rule:
     reason: str
 
 
-def _early(joint: JointGraph, node: fx.Node) -> bool:
-    return joint.sides[node.name] is Side.EARLY
+def _replay_support(joint: JointGraph, node: fx.Node) -> bool:
+    return joint.phases[node.name] is Phase.REPLAY_SUPPORT
 
 
 def _custom(joint: JointGraph, node: fx.Node) -> bool:
@@ -104,7 +105,7 @@ def _must_save(joint: JointGraph, node: fx.Node) -> bool:
 
 
 FIXED: tuple[Rule, ...] = (
-    Rule("early", _early, "it serves further runs of other ops alone"),
+    Rule("replay_support", _replay_support, "it serves further runs of other ops alone"),
     Rule("mutation", _mutates, "it overwrites an argument, and that happens once"),
     Rule("random", _random, "it draws random numbers, and a second run would draw others"),
     Rule("collective", _collective, "it communicates, and all ranks must do so alike"),
@@ -157,7 +158,7 @@ def _leaves_region(joint: JointGraph, node: fx.Node) -> bool:
         for user in stack.pop().users:
             if user.op == "output":
                 return True
-            if joint.sides[user.name] is not Side.FORWARD or user in seen:
+            if joint.phases[user.name] is not Phase.FORWARD or user in seen:
                 continue  # a derivative's own reads are no use outside the region
             if user.meta.get("ac_graph_id") != region:
                 return True

@@ -29,7 +29,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from fxremat.base.budget import Budget
 from fxremat.base.errors import InfeasibleError, OptionError
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
+from passes.phases import Phase
 
 __all__ = [
     "VERDICTS",
@@ -197,7 +198,7 @@ def pins_of(joint: JointGraph, policy: Policy | None, marks: Mapping[str, str]) 
             stacklevel=2,
         )
     for node in joint.nodes:
-        if joint.sides[node.name] is Side.BACKWARD:
+        if joint.phases[node.name] is Phase.BACKWARD:
             continue
         if node.name in marks and joint.storages.get(node.name) in joint.computed:
             mark = marks[node.name]
@@ -250,7 +251,7 @@ def warn_of_unmatched(
         named: what they are held against for an op of the forward: :func:`names`, or
             :func:`module_paths`.
     """
-    forward = (n for n in joint.nodes if joint.sides[n.name] is not Side.BACKWARD)
+    forward = (n for n in joint.nodes if joint.phases[n.name] is not Phase.BACKWARD)
     known = {name for n in forward if joint.roles[n.name] is Role.OP for name in named(n)}
     for pattern in patterns:
         if not matches(pattern, known):

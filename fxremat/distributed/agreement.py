@@ -91,7 +91,7 @@ class Follower(_Shared):
         number, last = 0, None
         while (said := self._read(f"plan {number}")) != END:
             last, number = _plan(said), number + 1
-        return last is None or last.schedule == plan.schedule
+        return last is None or last.backward_schedule == plan.backward_schedule
 
     def finish(self, plan: Plan | None) -> None:
         """Nobody waits for this rank."""
@@ -115,8 +115,8 @@ class FirstWriter(_Shared):
         """Whether no plan has been left yet, or this one has."""
         said: list[tuple[str, ...]] = []
         while self.store.check([f"plan {len(said)}"]):
-            said.append(_plan(self.store.get(f"plan {len(said)}")).schedule)
-        return not said or plan.schedule in said
+            said.append(_plan(self.store.get(f"plan {len(said)}")).backward_schedule)
+        return not said or plan.backward_schedule in said
 
     def finish(self, plan: Plan | None) -> None:
         """Leave the plan, if a cache gave it back and none is there yet."""
@@ -147,7 +147,7 @@ def _plan(said: bytes) -> Plan:
 def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
     """A plan of another rank for the graph of this one, held to the budget of this one."""
     mine, ops = planner_of(ready), ready.detail.op_index
-    if not ops.keys() >= {*plan.forward, *plan.schedule}:
+    if not ops.keys() >= {*plan.forward, *plan.backward_schedule}:
         raise RankError(
             f"the joint graphs of the ranks differ ({mine.graph} and {plan.graph}), though they "
             f"were traced from the same ops. Use the same versions of torch on all ranks, {OWN}"
@@ -159,8 +159,8 @@ def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
         found = replace(recall(reader_of(ready), same), predicted_peak=plan.predicted_peak)
     limit = plan.budget
     if limit is not None and ready.options.budget.nbytes is not None:
-        limit += plan.held - held
-    found = replace(found, budget=limit, held=held)
+        limit += plan.reserved - held
+    found = replace(found, budget=limit, reserved=held)
     if limit is not None and found.predicted_peak > max(limit, plan.predicted_peak):
         message = (
             f"the plan that the ranks agree on peaks at {found.predicted_peak} bytes "

@@ -28,7 +28,7 @@ from fxremat.problem.types import Problem
 from passes.analysis.joint import JointGraph, Role, check_graph
 from passes.cleanup.clean import clean
 from passes.printer import render
-from passes.recompute.replay_support import with_early
+from passes.recompute.replay_support import with_replay_support
 from passes.torch_internals import storage_key
 
 __all__ = [
@@ -108,7 +108,7 @@ def prepare(
     with clock.stage("joint"):
         check_graph(module.graph, num_fwd_outputs)
         joint = JointGraph.from_module(clean(module), num_fwd_outputs)
-        joint = with_early(joint, replay=options.inner != "inductor")
+        joint = with_replay_support(joint, replay=options.inner != "inductor")
     with clock.stage("costs"):
         device = device_of(joint)
         profile = devices.profile(options.device, device)

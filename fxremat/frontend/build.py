@@ -12,7 +12,7 @@ from fxremat.constraints.rules import FIXED, VOUCHED, fixed, unsaveable
 from fxremat.constraints.user import Pins
 from fxremat.problem.fused_values import FUSED
 from fxremat.problem.types import Kind, Op, Phase, Problem, Value
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
 from passes.recompute.forms import rerun_reads
 
 __all__ = ["Sizing", "formulate"]
@@ -58,10 +58,10 @@ def formulate(
     forward: list[int] = []
     backward: list[int] = []
     either: list[int] = []
-    order = {Side.FORWARD: forward, Side.EITHER: either, Side.BACKWARD: backward}
-    order[Side.EARLY] = forward  # they stand right before the ops that they serve
+    order = {Phase.FORWARD: forward, Phase.DEFERRABLE: either, Phase.BACKWARD: backward}
+    order[Phase.REPLAY_SUPPORT] = forward  # they stand right before the ops that they serve
     for node in joint.nodes:
-        role, side = joint.roles[node.name], joint.sides[node.name]
+        role, side = joint.roles[node.name], joint.phases[node.name]
         if role is Role.OP:
             order[side].append(len(ops))
             ops.append(_op(joint, node, sizing, index, pins, fused))
@@ -92,7 +92,7 @@ def _values(
                 name=node.name,
                 nbytes=0 if kind is Kind.INPUT else sizing.storage(node.meta["val"]),
                 kind=kind,
-                held=kind is Kind.COMPUTED and node.name in held,
+                is_output=kind is Kind.COMPUTED and node.name in held,
                 unsaveable=_unsaveable(joint, node, pins) if kind is Kind.COMPUTED else "",
             )
         )
@@ -117,8 +117,8 @@ def _op(
     fused: Fused,
 ) -> Op:
     spare = sum(sizing.storage(t) for t in joint.spare.get(node.name, ()))
-    early = joint.sides[node.name] is Side.EARLY
-    first = joint.sides[node.name] in (Side.FORWARD, Side.EARLY)
+    early = joint.phases[node.name] is Phase.REPLAY_SUPPORT
+    first = joint.phases[node.name] in (Phase.FORWARD, Phase.REPLAY_SUPPORT)
     inputs = joint.reads(node) if first else joint.reads_late(node)
     return Op(
         name=node.name,
@@ -127,7 +127,7 @@ def _op(
         seconds=sizing.seconds(node),
         flops=sizing.flops(node),
         workspace=0 if early else spare + sizing.workspace(node),
-        phase=Phase(joint.sides[node.name].value),
+        phase=joint.phases[node.name],
         fixed=_fixed(joint, node, pins),
         again=tuple(index[s] for s in _again(joint, node)),
         again_workspace=_held_meanwhile(joint, node, sizing),
@@ -149,7 +149,7 @@ def _held_meanwhile(joint: JointGraph, node: fx.Node, sizing: Sizing) -> int:
 
 def _again(joint: JointGraph, node: fx.Node) -> list[str]:
     """Storages that a further run of a forward op reads beyond what the first one does."""
-    if joint.sides[node.name] is not Side.FORWARD:
+    if joint.phases[node.name] is not Phase.FORWARD:
         return []
     mine = joint.reads(node)
     return [name for name in rerun_reads(joint, node) if name not in mine]
@@ -185,7 +185,7 @@ def _keeps_layout(joint: JointGraph, node: fx.Node) -> bool:
 
 
 def _place(ops: list[Op], forward: list[int], either: list[int]) -> list[int]:
-    """Put each EITHER op right after the op that makes its last input; without one, at the end."""
+    """Put each DEFERRABLE op after the op that makes its last input; without one, at the end."""
     position = {v: p for p, o in enumerate(forward) for v in ops[o].outputs}
     follow: dict[int, list[int]] = {}
     for index in either:

@@ -22,7 +22,8 @@ from torch import fx
 
 from fxremat.constraints.rules import fixed
 from passes.analysis.effects import draws
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
+from passes.phases import Phase
 from passes.torch_internals import OpOverload
 
 __all__ = ["SHARE", "fused_values"]
@@ -95,8 +96,8 @@ def _readable(
         return False
     if not joint.written.isdisjoint((node.name, *sources)):
         return False
-    sides = {joint.sides[reader.name] for reader in readers}
-    return joint.sides[node.name] is not Side.FORWARD or sides == {Side.FORWARD}
+    sides = {joint.phases[reader.name] for reader in readers}
+    return joint.phases[node.name] is not Phase.FORWARD or sides == {Phase.FORWARD}
 
 
 def _stands(
@@ -111,5 +112,5 @@ def _stands(
     made = (s for s in sources if s in joint.computed)
     large = [held for s in made if (held := storage(joint.named[s].meta["val"])) * SMALL > size]
     if len(large) > 1:
-        return joint.sides[node.name] is Side.BACKWARD and len(readers) == 1
+        return joint.phases[node.name] is Phase.BACKWARD and len(readers) == 1
     return all(held <= size for held in large)

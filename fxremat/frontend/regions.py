@@ -19,7 +19,7 @@ from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.mincut.cutter import Cutter
 from fxremat.solver.mincut.network import Prices
 from fxremat.solver.seeds.cuts import baseline
-from passes.analysis.joint import JointGraph, Side
+from passes.analysis.joint import JointGraph
 
 __all__ = ["Region", "regions_of", "within"]
 
@@ -53,7 +53,7 @@ def regions_of(joint: JointGraph, patterns: Iterable[tuple[str, Budget]]) -> lis
     """
     found: dict[str, tuple[Budget, set[str]]] = {}
     for node in joint.nodes:
-        if joint.sides[node.name] not in (Side.FORWARD, Side.EITHER):
+        if joint.phases[node.name] not in (Phase.FORWARD, Phase.DEFERRABLE):
             continue
         made = joint.makes(node)
         mark = node.meta.get("custom", {}).get(REGION)
@@ -92,7 +92,7 @@ def _within(problem: Problem, region: Region) -> Problem:
     inside = {
         index
         for index, value in enumerate(problem.values)
-        if value.name in region.values and value.kind is Kind.COMPUTED and not value.held
+        if value.name in region.values and value.kind is Kind.COMPUTED and not value.is_output
     }
     line = replay(problem, baseline(problem))
     held = sum(problem.values[v].nbytes for v in line.saved if v in inside)
@@ -128,7 +128,7 @@ class _Cuts:
         self._cutter = Cutter(problem)
         self._whole = sum(op.seconds for op in problem.ops) + 1e-9
         self._recompute = tuple(
-            0.0 if op.phase is Phase.EITHER and i in problem.needed else op.seconds
+            0.0 if op.phase is Phase.DEFERRABLE and i in problem.needed else op.seconds
             for i, op in enumerate(problem.ops)
         )
 

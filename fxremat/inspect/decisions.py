@@ -78,7 +78,7 @@ class _Judged:
         self.runs = plan.repeats
         saved = {plan.known.value_index[v.name] for v in plan.saved}
         values = self.problem.values
-        there = {i for i, v in enumerate(values) if v.held or v.kind is not Kind.COMPUTED}
+        there = {i for i, v in enumerate(values) if v.is_output or v.kind is not Kind.COMPUTED}
         self.kept = saved | there  # what the backward can read without running anything
         ops = (self.problem.ops[o] for o in schedule)
         self.read = {v for op in ops for v in (*op.inputs, *op.again)}
@@ -100,7 +100,7 @@ class _Judged:
             return Choice.INPUT if value.kind is Kind.INPUT else Choice.TANGENT
         if self.problem.ops[producer].phase is Phase.BACKWARD:
             return Choice.BACKWARD
-        if value.held:
+        if value.is_output:
             return Choice.OUTPUT
         if index in self.kept:
             return Choice.SAVED

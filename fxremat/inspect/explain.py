@@ -92,7 +92,7 @@ class Explainer:
     @cached_property
     def schedule(self) -> tuple[int, ...]:
         """The backward's ops, by index."""
-        return tuple(self.detail.op_index[name] for name in self.plan.schedule)
+        return tuple(self.detail.op_index[name] for name in self.plan.backward_schedule)
 
     @cached_property
     def occupancy(self) -> Occupancy:
@@ -140,7 +140,7 @@ class Explainer:
         hint = f"; near it are {', '.join(near[:3])}" if near else ""
         raise OptionError(
             f"the plan has no value {name!r}{hint}. Names are those of nodes of the joint graph, "
-            "as in plan.saved and plan.schedule"
+            "as in plan.saved and plan.backward_schedule"
         )
 
     def flip(self, name: str) -> Flip | None:

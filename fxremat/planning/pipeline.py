@@ -91,7 +91,7 @@ def plan_joint(
     with ready.clock.stage("solver"):
         plan = (peers or SingleProcess()).agree(ready, lambda: decide(ready, hints, held), held)
     with ready.clock.stage("split"):
-        halves = split(ready.joint, plan.schedule, plan.forward)
+        halves = split(ready.joint, plan.backward_schedule, plan.forward)
         verify(ready.joint, halves)
     texts = None
     if options.dump is not None:

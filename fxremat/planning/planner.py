@@ -87,7 +87,7 @@ class Planner:
                 SavedValue(problem.values[v].name, problem.values[v].nbytes) for v in timeline.saved
             ),
             forward=tuple(names[o] for o in timeline.order),
-            schedule=tuple(names[o] for o in schedule),
+            backward_schedule=tuple(names[o] for o in schedule),
             recomputed=tuple(names[o] for o in _again(problem, schedule, timeline.hoisted)),
             complete=not self.solver.timed_out if complete is None else complete,
             detail=self.detail,

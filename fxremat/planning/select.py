@@ -43,13 +43,13 @@ def decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
         return recall(planner, options.plan)
     if options.strategy is not None:
         point = _by_hand(planner, options)
-        return replace(planner.plan(point, None), held=held)
+        return replace(planner.plan(point, None), reserved=held)
     limit, point = _choose(planner.solver, options, hints, held)
     proved = True
     if options.solver == "exact" and point.seconds > 0:
         point, proved = _prove(planner.solver, limit, point, options, hints.margin)
     complete = proved and not planner.solver.timed_out
-    return replace(planner.plan(point, limit, complete=complete), held=held)
+    return replace(planner.plan(point, limit, complete=complete), reserved=held)
 
 
 def _by_hand(planner: Planner, options: Options) -> Point:

@@ -146,6 +146,10 @@ def _schedule(problem: Problem, dropped: set[int]) -> list[int]:
             continue
         if problem.ops[op].phase is not Phase.FORWARD:
             continue
-        if problem.ops[op].fixed or (value not in dropped and not known.unsaveable) or known.held:
+        if (
+            problem.ops[op].fixed
+            or (value not in dropped and not known.unsaveable)
+            or known.is_output
+        ):
             kept.add(value)
     return just_in_time(problem, kept)

@@ -20,14 +20,15 @@ from fxremat.problem.provenance import Detail
 
 __all__ = ["Plan", "SavedValue", "summary"]
 
-FORMAT = 4
-LISTS = ("forward", "schedule", "recomputed")  # of names of ops
+FORMAT = 5
+RENAMED = {"schedule": "backward_schedule", "held": "reserved"}  # of format 4
+LISTS = ("forward", "backward_schedule", "recomputed")  # of names of ops
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {  # of fields as JSON has them
     "graph": ((str,), "a hash"),
     "budget": ((int, type(None)), "a number of bytes or null"),
     "complete": ((bool,), "true or false"),
     **dict.fromkeys(
-        ("predicted_peak", "baseline_peak", "floor", "recompute_flops", "held"),
+        ("predicted_peak", "baseline_peak", "floor", "recompute_flops", "reserved"),
         ((int,), "a whole number"),
     ),
     **dict.fromkeys(
@@ -66,10 +67,10 @@ class Plan:
         recompute_flops: floating-point operations of the recomputed ops.
         saved: values that the forward hands to the backward, in graph order.
         forward: ops in the order in which the forward runs them.
-        schedule: ops in the order in which the backward runs them, with repeats.
+        backward_schedule: ops in the order in which the backward runs them, with repeats.
         recomputed: forward ops that the backward runs again, once for each further run.
-        held: bytes that other graphs held for their backward when this one was planned; a budget
-            for the step has been lowered by them.
+        reserved: bytes that other graphs held for their backward when this one was planned; a
+            budget for the step has been lowered by them.
         complete: False if a time limit stopped the search.
         detail: the problem that it solves and where its ops come from; not compared.
     """
@@ -85,9 +86,9 @@ class Plan:
     recompute_flops: int
     saved: tuple[SavedValue, ...]
     forward: tuple[str, ...]
-    schedule: tuple[str, ...]
+    backward_schedule: tuple[str, ...]
     recomputed: tuple[str, ...]
-    held: int = 0
+    reserved: int = 0
     complete: bool = True
     detail: Detail | None = field(default=None, compare=False, repr=False)
 
@@ -142,9 +143,11 @@ class Plan:
         """
         if isinstance(data, dict) and "frontier" in data:
             raise ValueError("a frontier, not a plan; take one of its plans, or show it as it is")
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        if not isinstance(data, dict) or data.get("format") not in (4, FORMAT):
             raise ValueError(f"not a plan of format {FORMAT}; write it again with to_json()")
         given = {name: value for name, value in data.items() if name != "format"}
+        if data["format"] == 4:
+            given = {RENAMED.get(name, name): value for name, value in given.items()}
         names = {f.name for f in fields(cls)}
         if set(given) != names:
             odd = ", ".join(sorted(set(given) ^ names))
@@ -231,9 +234,9 @@ class Plan:
                 f"step        {format_bytes(total)} in all, {format_bytes(before)} without "
                 "recomputing"
             )
-        if self.held:
+        if self.reserved:
             lines.append(
-                f"meanwhile   other graphs hold {format_bytes(self.held)} for their backward"
+                f"meanwhile   other graphs hold {format_bytes(self.reserved)} for their backward"
             )
         if not self.complete:
             lines.append("the search was stopped by the time limit; a longer one may do better")

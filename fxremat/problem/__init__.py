@@ -1,1 +1,4 @@
-"""TODO."""
+"""The rematerialization problem as data, and the replay that says what a schedule holds.
+
+Solvers see nothing else. May import ``base``, never torch.
+"""

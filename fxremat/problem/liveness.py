@@ -124,7 +124,7 @@ def _forward(
         born.update(dict.fromkeys(problem.ops[index].outputs, position))
     found = []
     for value, start in born.items():
-        if problem.values[value].held:
+        if problem.values[value].is_output:
             found.append(_interval(problem, value, start, count - 1, Holding.OUTPUT))
         elif value in saved:
             found.append(_interval(problem, value, start, saved[value], Holding.SAVED))

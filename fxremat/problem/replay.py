@@ -45,7 +45,7 @@ class Timeline:
         backward: bytes live while each op of the schedule runs.
         saved: values that the forward hands to the backward and that the step would not hold
             anyway, in order of their index.
-        hoisted: EITHER ops that run in the forward since their result is saved.
+        hoisted: DEFERRABLE ops that run in the forward since their result is saved.
         recompute_seconds: time of all runs beyond those that every plan must make.
         recompute_flops: floating-point operations of those runs.
     """
@@ -124,7 +124,7 @@ def replay(problem: Problem, schedule: Sequence[int]) -> Timeline:
         forward=_forward(problem, order, set(saved)),
         order=order,
         backward=_backward(problem, schedule, found),
-        saved=tuple(v for v in saved if not problem.values[v].held),
+        saved=tuple(v for v in saved if not problem.values[v].is_output),
         hoisted=tuple(sorted(hoisted)),
         recompute_seconds=math.fsum(n * problem.ops[o].seconds for o, n in extra.items()),
         recompute_flops=sum(n * problem.ops[o].flops for o, n in extra.items()),
@@ -146,7 +146,7 @@ def _check(problem: Problem, schedule: Sequence[int]) -> None:
         again = op.phase is Phase.FORWARD or index in seen
         if op.fixed and again and op.phase is not Phase.BACKWARD:
             raise _again(op)
-        if op.phase is Phase.EARLY:
+        if op.phase is Phase.REPLAY_SUPPORT:
             raise ValueError(f"{op.name} runs in the forward alone")
         seen.add(index)
 
@@ -156,14 +156,14 @@ def _again(op: Op) -> ValueError:
 
 
 def _hoisted(problem: Problem, saved: Sequence[int]) -> set[int]:
-    """EITHER and EARLY ops that the forward must run so that these values can be saved."""
+    """DEFERRABLE and REPLAY_SUPPORT ops that the forward must run to save these values."""
     found: set[int] = set()
     stack = [problem.producer[v] for v in saved]
     while stack:
         index = stack.pop()
         if index < 0 or index in found:
             continue
-        if problem.ops[index].phase in (Phase.EITHER, Phase.EARLY):
+        if problem.ops[index].phase in (Phase.DEFERRABLE, Phase.REPLAY_SUPPORT):
             found.add(index)
             stack.extend(problem.producer[v] for v in problem.ops[index].inputs)
     return found
@@ -179,7 +179,7 @@ def _forward(problem: Problem, order: Sequence[int], saved: set[int]) -> tuple[i
             last[value] = born[value] = position
     delta = [0] * (len(order) + 1)
     for value, begin in born.items():
-        kept = value in saved or problem.values[value].held
+        kept = value in saved or problem.values[value].is_output
         delta[begin] += problem.values[value].nbytes
         delta[len(order) if kept else last[value] + 1] -= problem.values[value].nbytes
     return _running(delta, [problem.ops[o].workspace for o in order])
@@ -187,10 +187,10 @@ def _forward(problem: Problem, order: Sequence[int], saved: set[int]) -> tuple[i
 
 def _backward(problem: Problem, schedule: Sequence[int], found: list[Copy]) -> tuple[int, ...]:
     delta = [0] * (len(schedule) + 1)
-    delta[0] += sum(v.nbytes for v in problem.values if v.held or v.kind is Kind.TANGENT)
+    delta[0] += sum(v.nbytes for v in problem.values if v.is_output or v.kind is Kind.TANGENT)
     for copy in found:
         value = problem.values[copy.value]
-        free = value.kind is not Kind.COMPUTED or (value.held and copy.start < 0)
+        free = value.kind is not Kind.COMPUTED or (value.is_output and copy.start < 0)
         if not free:
             delta[max(copy.start, 0)] += value.nbytes
             delta[copy.end + 1] -= value.nbytes

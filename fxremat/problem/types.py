@@ -9,17 +9,17 @@ a big model round-trips through JSON.
 How a plan for a problem runs
 -----------------------------
 * The forward runs ``problem.forward`` in order. A value is live from its op to its last forward
-  use, or to the end of the step if it is *held* (returned to the caller), or into the backward if
-  it is saved.
+  use, or to the end of the step if it is an *output* (returned to the caller), or into the backward
+  if it is saved.
 * The backward runs a *schedule*: a list of ops in which every op of ``problem.backward`` stands
   exactly once, in that order, and any op that is not a backward op may stand any number of times
   (each further run is a recompute). A use reads the latest copy; a use with no earlier run of the
   producer in the schedule reads the saved value. So a schedule determines what is saved.
 * What the backward returns (the gradients) is read by its last op, which does no work: a value
   that is returned is thus live to the end.
-* ``EARLY`` ops serve later runs of others alone, for instance by taking a copy of what the forward
-  overwrites. They run in the forward, and only if their result is saved.
-* ``EITHER`` ops depend on the inputs of the step alone but are read only by the backward, for
+* ``REPLAY_SUPPORT`` ops serve later runs of others alone, for instance by taking a copy of what the
+  forward overwrites. They run in the forward, and only if their result is saved.
+* ``DEFERRABLE`` ops depend on the inputs of the step alone but are read only by the backward, for
   instance ``1 - tanh(x)**2``. They run in the backward once in any case, at no extra price; if
   their result is saved they run in the forward, right after their last input (*hoisted*).
 """
@@ -33,18 +33,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from passes.phases import Phase
+
 __all__ = ["Kind", "Op", "Phase", "Problem", "Value"]
 
-FORMAT = 1
-
-
-class Phase(StrEnum):
-    """Where an op runs when nothing is recomputed."""
-
-    FORWARD = "forward"
-    EARLY = "early"
-    EITHER = "either"
-    BACKWARD = "backward"
+FORMAT = 2
+OLD_PHASES = {"early": Phase.REPLAY_SUPPORT, "either": Phase.DEFERRABLE}  # of format 1
 
 
 class Kind(StrEnum):
@@ -63,14 +57,14 @@ class Value:
         name: name of the graph node that yields it.
         nbytes: what the allocator hands out for it, in bytes.
         kind: where it comes from.
-        held: returned by the forward, so it lives to the end of the step and is free to save.
+        is_output: returned by the forward, so it lives to the end of the step and is free to save.
         unsaveable: why it may not be saved, or "".
     """
 
     name: str
     nbytes: int
     kind: Kind = Kind.COMPUTED
-    held: bool = False
+    is_output: bool = False
     unsaveable: str = ""
 
 
@@ -110,8 +104,9 @@ class Problem:
     Attributes:
         values: all values; ops refer to them by index.
         ops: all ops; the orders refer to them by index.
-        forward: order of the forward ops; EITHER and EARLY ops stand where they would run.
-        backward: order of the backward ops, EITHER ops not among them.
+        forward: order of the forward ops; DEFERRABLE and REPLAY_SUPPORT ops stand where they would
+            run.
+        backward: order of the backward ops, DEFERRABLE ops not among them.
 
     Raises:
         ValueError: if the data is not a problem: an index out of range, an op that reads a value
@@ -137,13 +132,13 @@ class Problem:
 
     @cached_property
     def needed(self) -> frozenset[int]:
-        """Indices of the EITHER ops that the backward cannot do without."""
+        """Indices of the DEFERRABLE ops that the backward cannot do without."""
         found: set[int] = set()
         stack = list(self.backward)
         while stack:
             for value in self.ops[stack.pop()].inputs:
                 op = self.producer[value]
-                if op >= 0 and op not in found and self.ops[op].phase is Phase.EITHER:
+                if op >= 0 and op not in found and self.ops[op].phase is Phase.DEFERRABLE:
                     found.add(op)
                     stack.append(op)
         return frozenset(found)
@@ -184,7 +179,7 @@ class Problem:
         Raises:
             ValueError: if it is not a problem or comes from another format.
         """
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        if not isinstance(data, dict) or data.get("format") not in (1, FORMAT):
             raise ValueError(f"not a problem of format {FORMAT}; write it again with to_json()")
         return cls(
             values=tuple(_value(v) for v in data["values"]),
@@ -201,11 +196,15 @@ def _thin(data: dict[str, Any], kind: type) -> dict[str, Any]:
 
 
 def _value(data: dict[str, Any]) -> Value:
+    if "held" in data:  # format 1
+        data = {**data, "is_output": data["held"]}
+        del data["held"]
     return Value(**{**data, "kind": Kind(data.get("kind", Kind.COMPUTED))})
 
 
 def _op(data: dict[str, Any]) -> Op:
-    phase = Phase(data.get("phase", Phase.FORWARD))
+    said = data.get("phase", Phase.FORWARD)
+    phase = OLD_PHASES.get(said) or Phase(said)
     tuples = {name: tuple(data.get(name, ())) for name in ("inputs", "outputs", "again")}
     return Op(**{**data, **tuples, "phase": phase})
 
@@ -235,7 +234,7 @@ def _check(problem: Problem) -> None:
                     raise ValueError(f"{problem.values[value].name} is made twice ({op.name})")
                 made[value] = True
 
-    run(problem.forward, Phase.FORWARD, Phase.EARLY, Phase.EITHER)
+    run(problem.forward, Phase.FORWARD, Phase.REPLAY_SUPPORT, Phase.DEFERRABLE)
     for index, value in enumerate(problem.values):
         made[index] = made[index] or value.kind is Kind.TANGENT
     run(problem.backward, Phase.BACKWARD)

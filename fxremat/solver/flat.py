@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 class Table:
     """What the inner loops of a solver look up.
 
-    *Tracked* values are those computed by forward and EITHER ops: the ones a plan decides about.
-    Values of the backward are never decided about, so their bytes are a fixed base.
+    *Tracked* values are those computed by forward and DEFERRABLE ops: the ones a plan decides
+    about. Values of the backward are never decided about, so their bytes are a fixed base.
 
     Attributes:
         problem: the problem.
@@ -33,14 +33,16 @@ class Table:
         nbytes: for each value what one copy of it costs.
         saving: for each value what saving it costs; 0 if it is held anyway.
         saveable: whether a value may be saved.
-        hoist: for each EITHER or EARLY op the ops that the forward runs beside its own if the
-            results are saved, in order, itself the last; empty for others, and where it can't.
-        passing: for each EITHER op the bytes that only its hoisting holds in the forward, as spans.
+        hoist: for each DEFERRABLE or REPLAY_SUPPORT op the ops that the forward runs beside its own
+            if the results are saved, in order, itself the last; empty for others, and where it
+            can't.
+        passing: for each DEFERRABLE op the bytes that only its hoisting holds in the forward, as
+            spans.
         before, at: bytes of backward values that are live just before the k-th backward op, and
             while it runs, its workspace included.
         forward: live bytes at each position of the forward if nothing is saved.
         born, last: positions in the forward at which a value is made and last read.
-        floor_seconds: time of the EITHER ops that every plan runs once.
+        floor_seconds: time of the DEFERRABLE ops that every plan runs once.
         local: for each backward op the bytes that are live in every plan while it runs.
         longest: most ops in a schedule: one that runs ops more often is of no use to anyone.
     """
@@ -75,7 +77,7 @@ class Table:
         before, at = _backward_base(problem, tracked)
         forward, born, last = _forward_base(problem)
         hoist = _hoists(problem, born, last)
-        saving = [0 if v.held else v.nbytes for v in values]
+        saving = [0 if v.is_output else v.nbytes for v in values]
         reads = [tuple(v for v in (*o.inputs, *o.again) if tracked[v]) for o in ops]
         return cls(
             problem=problem,
@@ -84,7 +86,7 @@ class Table:
             seconds=[o.seconds for o in ops],
             workspace=[o.workspace + o.again_workspace for o in ops],
             is_backward=[o.phase is Phase.BACKWARD for o in ops],
-            rerun=[o.phase in (Phase.FORWARD, Phase.EITHER) and not o.fixed for o in ops],
+            rerun=[o.phase in (Phase.FORWARD, Phase.DEFERRABLE) and not o.fixed for o in ops],
             producer=problem.producer,
             nbytes=[v.nbytes for v in values],
             saving=saving,
@@ -119,7 +121,7 @@ def _reachable(problem: Problem, value: int, hoist: list[tuple[int, ...]]) -> bo
 
 def _backward_base(problem: Problem, tracked: list[bool]) -> tuple[list[int], list[int]]:
     count = len(problem.backward)
-    constant = sum(v.nbytes for v in problem.values if v.held or v.kind is Kind.TANGENT)
+    constant = sum(v.nbytes for v in problem.values if v.is_output or v.kind is Kind.TANGENT)
     before, at = [0] * (count + 1), [0] * (count + 1)
     born: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -155,7 +157,7 @@ def _forward_base(problem: Problem) -> tuple[Ints, list[int], list[int]]:
     for v, value in enumerate(problem.values):
         if born[v] >= 0 and problem.ops[problem.producer[v]].phase is Phase.FORWARD:
             delta[born[v]] += value.nbytes
-            delta[count if value.held else last[v] + 1] -= value.nbytes
+            delta[count if value.is_output else last[v] + 1] -= value.nbytes
     live = np.cumsum(delta[:count])
     for p, index in enumerate(problem.forward):
         if problem.ops[index].phase is Phase.FORWARD:
@@ -164,7 +166,7 @@ def _forward_base(problem: Problem) -> tuple[Ints, list[int], list[int]]:
 
 
 def _hoists(problem: Problem, born: list[int], last: list[int]) -> list[tuple[int, ...]]:
-    """The ops to run in the forward for each EITHER op that can go there without much ado.
+    """The ops to run in the forward for each DEFERRABLE op that can go there without much ado.
 
     Each of them reads forward values that are still live right before it, so running it early
     extends no life of theirs beyond its own position, and results of others of them.
@@ -181,11 +183,11 @@ def _hoists(problem: Problem, born: list[int], last: list[int]) -> list[tuple[in
             maker = problem.producer[v]
             if maker < 0:
                 continue
-            if problem.ops[maker].phase is Phase.EITHER:
+            if problem.ops[maker].phase is Phase.DEFERRABLE:
                 if not found[maker]:
                     break
                 chain.update(dict.fromkeys(found[maker]))
-            elif last[v] < previous and not problem.values[v].held:
+            elif last[v] < previous and not problem.values[v].is_output:
                 break
         else:
             place = {o: born[problem.ops[o].outputs[0]] for o in chain}

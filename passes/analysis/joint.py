@@ -25,23 +25,24 @@ import torch
 from torch import fx
 
 from passes.analysis.node_kind import Role, roles_of
-from passes.analysis.phase import Side, sides_of
+from passes.analysis.phase import phases_of
 from passes.errors import GraphError
 from passes.node_utils import flat_outputs, leaves, mutated_arguments, tensors_in
+from passes.phases import Phase
 from passes.torch_internals import impure
 
-__all__ = ["JointGraph", "Role", "Side", "check_graph"]
+__all__ = ["JointGraph", "Phase", "Role", "check_graph"]
 
 
 @dataclass(frozen=True)
 class JointGraph:
-    """A joint graph with roles, sides and storages of its nodes; all mappings go by node name.
+    """A joint graph with roles, phases and storages of its nodes; all mappings go by node name.
 
     Attributes:
         module: the graph module; not to be changed.
         num_fwd_outputs: how many of its outputs are the forward's.
         roles: the role of every node.
-        sides: the side of every node.
+        phases: the side of every node.
         storages: the storage that a node's tensor lives in, by the name of the node that yields
             it; nodes without a tensor of their own (tuples, sizes) are not in it.
         spare: for ops, bytes-carrying tensors of their result that no node takes out.
@@ -53,7 +54,7 @@ class JointGraph:
     module: fx.GraphModule
     num_fwd_outputs: int
     roles: dict[str, Role]
-    sides: dict[str, Side]
+    phases: dict[str, Phase]
     storages: dict[str, str]
     spare: dict[str, tuple[torch.Tensor, ...]]
     written: frozenset[str]
@@ -85,14 +86,14 @@ class JointGraph:
         roles, storages, spare = roles_of(module.graph)
         states, copies = states or {}, copies or {}
         early = {*states.values(), *copies.values()}
-        sides = sides_of(module.graph, num_fwd_outputs, roles, storages, early)
+        phases = phases_of(module.graph, num_fwd_outputs, roles, storages, early)
         written = frozenset(
             storages[a.name]
             for n in module.graph.nodes
             for a in mutated_arguments(n)
             if a.name in storages
         )
-        return cls(module, num_fwd_outputs, roles, sides, storages, spare, written, states, copies)
+        return cls(module, num_fwd_outputs, roles, phases, storages, spare, written, states, copies)
 
     @cached_property
     def named(self) -> dict[str, fx.Node]:

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from torch import fx
 
 from passes.analysis.effects import communicates, is_custom, keeps_input
 from passes.analysis.node_kind import Role
 from passes.node_utils import flat_outputs, mutated_arguments
+from passes.phases import Phase
 from passes.torch_internals import impure
 
-__all__ = ["Side", "sides_of"]
+__all__ = ["phases_of"]
 
 
-class Side(StrEnum):
-    """Where a node runs when nothing is recomputed."""
-
-    FORWARD = "forward"
-    EARLY = "early"
-    EITHER = "either"
-    BACKWARD = "backward"
-
-
-def sides_of(
+def phases_of(
     graph: fx.Graph,
     num_fwd_outputs: int,
     roles: dict[str, Role],
     storages: dict[str, str],
     early: set[str],
-) -> dict[str, Side]:
-    """The side of every node, by name.
+) -> dict[str, Phase]:
+    """The phase of every node, by name.
 
     Args:
         graph: the joint graph.
@@ -39,20 +29,20 @@ def sides_of(
         storages: the storage that a node's tensor lives in.
         early: nodes that serve further runs of others alone.
     """
-    sides: dict[str, Side] = {}
+    phases: dict[str, Phase] = {}
     late = False  # whether the backward has begun; autograd.Functions leave their ops untagged
     for node in graph.nodes:
         tag = node.meta.get("partitioner_tag")
         late = late or (node.op == "call_function" and tag == "is_backward")
         sly = node.op == "call_function" and (_acts(node) or is_custom(node))
         mine = late and tag in (None, "is_backward") and sly
-        backward = mine or _from_backward(node, sides, roles)
-        sides[node.name] = Side.BACKWARD if backward else Side.EITHER
+        backward = mine or _from_backward(node, phases, roles)
+        phases[node.name] = Phase.BACKWARD if backward else Phase.DEFERRABLE
     written = {
         storages[a.name]
         for n in graph.nodes
         for a in mutated_arguments(n)
-        if sides[n.name] is Side.EITHER and a.name in storages
+        if phases[n.name] is Phase.DEFERRABLE and a.name in storages
     }
 
     def reads_old(node: fx.Node) -> bool:
@@ -62,17 +52,17 @@ def sides_of(
         return op and (read or keeps_input(node))
 
     roots = [n for n in flat_outputs(graph)[:num_fwd_outputs] if isinstance(n, fx.Node)]
-    sides.update(dict.fromkeys(early, Side.EARLY))
+    phases.update(dict.fromkeys(early, Phase.REPLAY_SUPPORT))
     for node in graph.nodes:
         once = node.op == "call_function" and (_acts(node) or reads_old(node))
-        if sides[node.name] is Side.EITHER and (node.op == "placeholder" or once):
+        if phases[node.name] is Phase.DEFERRABLE and (node.op == "placeholder" or once):
             roots.append(node)
     while roots:
         node = roots.pop()
-        if sides[node.name] is Side.EITHER:
-            sides[node.name] = Side.FORWARD
+        if phases[node.name] is Phase.DEFERRABLE:
+            phases[node.name] = Phase.FORWARD
             roots.extend(node.all_input_nodes)
-    return sides
+    return phases
 
 
 def _acts(node: fx.Node) -> bool:
@@ -80,7 +70,7 @@ def _acts(node: fx.Node) -> bool:
     return impure(node) or communicates(node)
 
 
-def _from_backward(node: fx.Node, sides: dict[str, Side], roles: dict[str, Role]) -> bool:
+def _from_backward(node: fx.Node, phases: dict[str, Phase], roles: dict[str, Role]) -> bool:
     if node.op == "output":
         return True
     if node.op == "placeholder":
@@ -93,4 +83,4 @@ def _from_backward(node: fx.Node, sides: dict[str, Side], roles: dict[str, Role]
         return False
     if tag == "is_backward" and node.op == "call_function" and _acts(node):
         return True
-    return any(sides[a.name] is Side.BACKWARD for a in node.all_input_nodes)
+    return any(phases[a.name] is Phase.BACKWARD for a in node.all_input_nodes)

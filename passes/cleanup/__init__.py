@@ -1,1 +1,4 @@
-"""TODO."""
+"""Dead code, common subexpressions, no-ops and unread outputs go, bit for bit the same result.
+
+May import the files of ``passes`` itself.
+"""

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from passes.analysis.joint import JointGraph, Side
+from passes.analysis.joint import JointGraph
 from passes.node_utils import leaves, nodes_in
+from passes.phases import Phase
 from passes.torch_internals import run_with_rng_state
 
 __all__ = ["Form", "rerun_form", "rerun_reads"]
@@ -61,7 +62,7 @@ def rerun_form(joint: JointGraph, node: fx.Node) -> Form | None:
     if form is None or form.results is None:
         return form
     left_out = [i for i in joint.items(node) if i.args[1] >= form.results]  # type: ignore[operator]
-    read = any(joint.sides[u.name] is not Side.FORWARD for i in left_out for u in i.users)
+    read = any(joint.phases[u.name] is not Phase.FORWARD for i in left_out for u in i.users)
     return None if read else form
 
 

@@ -18,11 +18,12 @@ import torch
 from torch import fx
 
 from passes.analysis.effects import draws, generator, is_custom
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import leaves, mutated_arguments, tensors_in
+from passes.phases import Phase
 from passes.torch_internals import OpOverload
 
-__all__ = ["rng_state", "with_early"]
+__all__ = ["rng_state", "with_replay_support"]
 
 aten = torch.ops.aten
 
@@ -78,7 +79,7 @@ class _Insertion:
         self.copies[source.name] = new.name
 
 
-def with_early(joint: JointGraph, *, replay: bool) -> JointGraph:
+def with_replay_support(joint: JointGraph, *, replay: bool) -> JointGraph:
     """A joint graph with ops that let others run again; its module is changed in place.
 
     Args:
@@ -105,7 +106,7 @@ def _is_tensor(value: object) -> bool:
 
 def _replayable(joint: JointGraph, node: fx.Node) -> torch.device | None:
     """The device on which a node of the forward draws, if the draw can be replayed."""
-    if joint.roles[node.name] is not Role.OP or joint.sides[node.name] is not Side.FORWARD:
+    if joint.roles[node.name] is not Role.OP or joint.phases[node.name] is not Phase.FORWARD:
         return None
     if not (draws(node) or is_custom(node)) or generator(node) is not None:
         return None
@@ -140,7 +141,7 @@ def _read_in_forward(joint: JointGraph, node: fx.Node) -> bool:
                 if user not in seen:
                     seen.add(user)
                     stack.append(user)
-            elif joint.sides[user.name] is Side.FORWARD:
+            elif joint.phases[user.name] is Phase.FORWARD:
                 return True
     return False
 
@@ -155,10 +156,10 @@ def _overwritten(joint: JointGraph) -> list[tuple[fx.Node, fx.Node]]:
         touching = [n for n in joint.nodes if joint.storages.get(n.name) == source.name]
         users = [u for n in touching for u in n.users if u.op != "output"]
         writes = [u for u in users if any(a in touching for a in mutated_arguments(u))]
-        reads = [u for u in users if u not in writes and joint.sides[u.name] is not Side.BACKWARD]
-        late = [u for n in touching for u in n.users if joint.sides[u.name] is Side.BACKWARD]
+        reads = [u for u in users if u not in writes and joint.phases[u.name] is not Phase.BACKWARD]
+        late = [u for n in touching for u in n.users if joint.phases[u.name] is Phase.BACKWARD]
         plain = all(w.target is aten.copy_.default and w.args[0] is source for w in writes)
-        plain = plain and all(joint.sides[w.name] is Side.FORWARD for w in writes)
+        plain = plain and all(joint.phases[w.name] is Phase.FORWARD for w in writes)
         first_write = min(place[w] for w in writes)
         if plain and (reads or late) and all(place[r] < first_write for r in reads):
             found.append((source, min((*reads, *writes), key=place.__getitem__)))

@@ -24,9 +24,10 @@ from typing import Any
 
 from torch import fx
 
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
 from passes.errors import RewriteError
 from passes.node_utils import flat_outputs, leaves
+from passes.phases import Phase
 from passes.recompute.forms import Form, rerun_form
 from passes.torch_internals import extract_modules, graph_module, is_opaque
 
@@ -159,8 +160,8 @@ class _Replay:
 
     def read(self, node: fx.Node) -> fx.Node:
         """The node of the new backward that stands for a node read by it."""
-        role, side = self.joint.roles[node.name], self.joint.sides[node.name]
-        if role is Role.SIZE and side is not Side.BACKWARD:
+        role, side = self.joint.roles[node.name], self.joint.phases[node.name]
+        if role is Role.SIZE and side is not Phase.BACKWARD:
             return self._size(node)
         if node.op in ("placeholder", "get_attr"):
             return self._placeholder(node)
@@ -177,7 +178,7 @@ class _Replay:
         if copied is not None:
             return self._save(copied)
         new = self.forward[node.name]
-        mine = self.joint.sides[node.name] is not Side.BACKWARD and node.op == "placeholder"
+        mine = self.joint.phases[node.name] is not Phase.BACKWARD and node.op == "placeholder"
         if mine and self.joint.roles[node.name] is Role.INPUT:
             self.saved[node.name] = new
         elif mine and is_opaque(node):
@@ -234,26 +235,26 @@ def _check(
     for name in (*schedule, *forward):
         if name not in by_name or joint.roles[name] not in (Role.OP, Role.OUTPUT):
             raise RewriteError("the plan names it, but this graph has no such op", name)
-    _check_order(joint, schedule, Side.BACKWARD, "the schedule")
-    _check_order(joint, forward, Side.FORWARD, "the forward")
+    _check_order(joint, schedule, Phase.BACKWARD, "the schedule")
+    _check_order(joint, forward, Phase.FORWARD, "the forward")
     seen: set[str] = set()
     for name in forward:
-        if joint.sides[name] is Side.BACKWARD:
+        if joint.phases[name] is Phase.BACKWARD:
             raise RewriteError("the forward names it, but it needs the tangents", name)
         if name in seen:
             raise RewriteError("the forward may run it once only", name)
         seen.add(name)
 
 
-def _check_order(joint: JointGraph, names: Sequence[str], side: Side, who: str) -> None:
+def _check_order(joint: JointGraph, names: Sequence[str], phase: Phase, who: str) -> None:
     ops = (n.name for n in joint.nodes if joint.roles[n.name] in (Role.OP, Role.OUTPUT))
-    expected = [name for name in ops if joint.sides[name] is side]
-    given = [name for name in names if joint.sides[name] is side]
+    expected = [name for name in ops if joint.phases[name] is phase]
+    given = [name for name in names if joint.phases[name] is phase]
     for index in range(max(len(expected), len(given))):
         if expected[index : index + 1] != given[index : index + 1]:
             wrong = (expected if index < len(expected) else given)[index]
             raise RewriteError(
-                f"{who} must run every {side} op of the graph once, in the graph's order", wrong
+                f"{who} must run every {phase} op of the graph once, in the graph's order", wrong
             )
 
 
@@ -294,8 +295,8 @@ def _emit_forward(state: _Replay, ops: list[fx.Node]) -> None:
             need(size)
     for node in joint.nodes:
         glue = joint.roles[node.name] in (Role.VIEW, Role.SIZE)
-        wanted = joint.sides[node.name] is Side.FORWARD or joint.roles[node.name] is Role.SIZE
-        mine = glue and wanted and joint.sides[node.name] is not Side.BACKWARD
+        wanted = joint.phases[node.name] is Phase.FORWARD or joint.roles[node.name] is Role.SIZE
+        mine = glue and wanted and joint.phases[node.name] is not Phase.BACKWARD
         if mine and all(a.name in state.forward for a in leaves(node)):
             need(node)
 

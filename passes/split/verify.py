@@ -14,8 +14,9 @@ import torch
 from torch import fx
 
 from passes.analysis.effects import happens_once
-from passes.analysis.joint import JointGraph, Role, Side
+from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import flat_outputs, mutated_arguments
+from passes.phases import Phase
 from passes.split.split import Split
 from passes.torch_internals import is_opaque
 
@@ -129,14 +130,14 @@ def _check_recomputed(joint: JointGraph, split: Split) -> None:
     for new, old in split.recomputed.items():
         if new not in backward:
             raise AssertionError(f"{new}: listed as a recompute, but not in the backward")
-        if joint.roles.get(old) is not Role.OP or joint.sides[old] is Side.BACKWARD:
+        if joint.roles.get(old) is not Role.OP or joint.phases[old] is Phase.BACKWARD:
             raise AssertionError(f"{new}: a recompute of {old}, which is no op of the forward")
 
 
 def _check_effects(joint: JointGraph, split: Split) -> None:
     want = {n.name: n for n in joint.nodes if happens_once(n)}
     seen: Counter[str] = Counter()
-    for half, module in ((Side.FORWARD, split.forward), (Side.BACKWARD, split.backward)):
+    for half, module in ((Phase.FORWARD, split.forward), (Phase.BACKWARD, split.backward)):
         for node in module.graph.nodes:
             if not happens_once(node):
                 continue
@@ -144,8 +145,8 @@ def _check_effects(joint: JointGraph, split: Split) -> None:
             if name not in want:
                 raise AssertionError(f"{node.name}: draws, writes or has an effect the joint lacks")
             seen[name] += 1
-            theirs = joint.sides[name] is Side.BACKWARD
-            if mutated_arguments(node) and theirs is not (half is Side.BACKWARD):
+            theirs = joint.phases[name] is Phase.BACKWARD
+            if mutated_arguments(node) and theirs is not (half is Phase.BACKWARD):
                 raise AssertionError(f"{node.name}: a write that the joint has in the other half")
     for name in want:
         if seen[name] != 1:
@@ -156,7 +157,7 @@ def _check_effects(joint: JointGraph, split: Split) -> None:
 
 
 def _of_forward(joint: JointGraph, name: str) -> bool:
-    return joint.sides[name] is not Side.BACKWARD
+    return joint.phases[name] is not Phase.BACKWARD
 
 
 def _is_size(node: fx.Node) -> bool:

@@ -94,9 +94,9 @@ class Facts:
             return "gradient" if self.returns.intersection(op.outputs) else "backward"
         if index in self.runs:
             return "recomputed"
-        if any(v in self.saved and not self.problem.values[v].held for v in op.outputs):
+        if any(v in self.saved and not self.problem.values[v].is_output for v in op.outputs):
             return "saved"
-        if any(self.problem.values[v].held for v in op.outputs):
+        if any(self.problem.values[v].is_output for v in op.outputs):
             return "output"
         if op.phase is Phase.FORWARD or index in self.in_forward:
             return "forward"
@@ -159,7 +159,7 @@ class Facts:
         value = self.problem.values[index]
         if value.kind is not Kind.COMPUTED:
             return str(value.kind)
-        return "output" if value.held else "saved"
+        return "output" if value.is_output else "saved"
 
     def edge(self, values: list[int], kind: str, *, cut: bool = False) -> dict[str, Any]:
         """Attributes of an edge that stands for values that one op makes and another one reads."""

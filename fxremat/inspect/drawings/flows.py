@@ -29,7 +29,8 @@ def flow_network(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph:
     may not be cut), ``reason``, ``paid`` and ``times``: how often the plan pays, more than once
     where an op runs again more than once. The graph has ``price``, in seconds per byte, and
     ``paid``, the sum of all that is paid. Not in it is what a network cannot price: runs that the
-    forward makes for the backward's sake (EARLY ops, hoisted ones), and when bytes are live.
+    forward makes for the backward's sake (REPLAY_SUPPORT ops, hoisted ones), and when bytes are
+    live.
 
     Args:
         plan: a plan with its detail.
@@ -92,7 +93,7 @@ def _times(facts: Facts, arc: Arc, needed: frozenset[int]) -> int:
     kind, _, name = arc.head.partition(":")
     if arc.tail == "source" and kind == "op":
         index = facts.detail.op_index[name]
-        late = facts.problem.ops[index].phase is Phase.EITHER and index in facts.in_backward
+        late = facts.problem.ops[index].phase is Phase.DEFERRABLE and index in facts.in_backward
         return facts.runs.get(index, 0) or int(late)
     if kind != "value":
         return 0
@@ -138,7 +139,7 @@ def _node(facts: Facts, node: str, needed: frozenset[int]) -> dict[str, Any]:
     if kind == "op":
         index = facts.detail.op_index[name]
         again = index in facts.runs or (
-            index in facts.in_backward and facts.problem.ops[index].phase is Phase.EITHER
+            index in facts.in_backward and facts.problem.ops[index].phase is Phase.DEFERRABLE
         )
         drawn = facts.op_kind(index)
         drawn = "fixed" if facts.problem.ops[index].fixed else "forward" if not again else drawn
@@ -157,5 +158,5 @@ def _drawn(facts: Facts, index: int, needed: bool) -> str:
     if not needed:
         return "unneeded"
     if index in facts.saved:
-        return "output" if value.held else "saved"
+        return "output" if value.is_output else "saved"
     return "recomputed" if facts.problem.producer[index] in facts.runs else "late"

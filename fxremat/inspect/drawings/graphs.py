@@ -58,7 +58,8 @@ def joint_graph(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph:
 def _shown(facts: Facts) -> list[int]:
     """All ops but the one that only returns the gradients.
 
-    EARLY ops are no part of what was traced: they are left out where the plan does not run them.
+    REPLAY_SUPPORT ops are no part of what was traced: they are left out where the plan does not run
+    them.
     """
     problem = facts.problem
     ran = facts.in_forward
@@ -66,7 +67,7 @@ def _shown(facts: Facts) -> list[int]:
         index
         for index in (*problem.forward, *problem.backward)
         if index not in facts.returning
-        and (problem.ops[index].phase is not Phase.EARLY or index in ran)
+        and (problem.ops[index].phase is not Phase.REPLAY_SUPPORT or index in ran)
     ]
 
 
@@ -98,7 +99,7 @@ def _kind(facts: Facts, value: int, positions: Sequence[int]) -> str:
         return "given"
     made = [facts.reads[p][value] for p in positions]
     if any(start < 0 for start in made):
-        return "held" if known.held else "saved"
+        return "held" if known.is_output else "saved"
     again = facts.problem.producer[value] in facts.runs
     return "recomputed" if made and again else "value"
 
@@ -168,7 +169,7 @@ def backward_graph(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph
         seen[index] = seen.get(index, 0) + 1
         label = op.name if seen[index] == 1 else f"{op.name} #{seen[index]}"
         node = f"op:{label}"
-        first = op.phase is Phase.EITHER and seen[index] == 1 and index not in facts.in_forward
+        first = op.phase is Phase.DEFERRABLE and seen[index] == 1 and index not in facts.in_forward
         kind = "late" if first else facts.op_kind(index)
         graph.add_node(node, **facts.op_node(index, label=label, position=position, kind=kind))
         nodes.append(node)

@@ -1,1 +1,4 @@
-"""TODO."""
+"""Bytes and seconds below which no plan goes, from minimum cuts.
+
+May import ``solver.mincut`` and ``solver.flat``.
+"""

@@ -66,13 +66,13 @@ def moment(problem: Problem, table: Table, index: int) -> Moment:
 def _later(problem: Problem, wanted: list[int], boundary: bool) -> tuple[Problem, tuple[int, ...]]:
     """The problem of one op that reads all that is wanted, and the ops that its ops stand for.
 
-    What may not be saved may still be live within the backward, made again before. An EITHER op
+    What may not be saved may still be live within the backward, made again before. An DEFERRABLE op
     runs in the backward once even if it may not run again.
     """
     kept = tuple(i for i, op in enumerate(problem.ops) if op.phase is not Phase.BACKWARD)
     place = {old: new for new, old in enumerate(kept)}
     ops = [problem.ops[i] for i in kept]
-    ops = [replace(op, fixed="") if op.fixed and op.phase is Phase.EITHER else op for op in ops]
+    ops = [replace(op, fixed="") if op.fixed and op.phase is Phase.DEFERRABLE else op for op in ops]
     values = problem.values
     if not boundary:
         values = tuple(

@@ -56,7 +56,7 @@ def _forward(problem: Problem) -> int:
             for v in (*op.inputs, *op.outputs)
             if problem.values[v].kind is Kind.COMPUTED
         ]
-        now = sum(v.nbytes for v in touched if not v.held) + op.workspace
-        held += sum(problem.values[v].nbytes for v in op.outputs if problem.values[v].held)
+        now = sum(v.nbytes for v in touched if not v.is_output) + op.workspace
+        held += sum(problem.values[v].nbytes for v in op.outputs if problem.values[v].is_output)
         most = max(most, held + now)
     return most

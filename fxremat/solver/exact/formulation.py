@@ -36,7 +36,7 @@ class Formulation(ABC):
         """Whether a copy that costs bytes is live after a stage, for a later one."""
 
     def hoisted(self, op: int) -> Linear:
-        """Whether an EITHER op runs in the forward."""
+        """Whether an DEFERRABLE op runs in the forward."""
         return self._hoists.get(op, ZERO)
 
     def schedule(self, x: Floats) -> list[int]:
@@ -62,7 +62,7 @@ class Formulation(ABC):
         return users
 
     def _hoist_inputs(self, op: int) -> None:
-        """Let the EITHER ops that an op reads run in the forward if it does."""
+        """Let the DEFERRABLE ops that an op reads run in the forward if it does."""
         own = self.hoisted(op)
         for v in self.table.reads[op] if not own.is_zero else ():
             above = self._hoists.get(self.problem.producer[v])

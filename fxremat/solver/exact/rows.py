@@ -105,15 +105,15 @@ class Rows:
         return self.model.most(found)
 
     def _front(self, p: int) -> Linear:
-        """Bytes at a place of the forward, whether or not an EITHER op that stands there runs."""
+        """Bytes at a place of the forward, whether or not a DEFERRABLE op there runs."""
         table, problem, form = self.table, self.problem, self.form
         op = problem.forward[p]
         parts = [Linear(int(table.forward[p]))]
-        if problem.ops[op].phase is Phase.EITHER:
+        if problem.ops[op].phase is Phase.DEFERRABLE:
             parts.append(form.hoisted(op) * table.workspace[op])
         readers: dict[int, list[Linear]] = {}
         for e in problem.forward[p:]:
-            if problem.ops[e].phase is Phase.EITHER:
+            if problem.ops[e].phase is Phase.DEFERRABLE:
                 for v in (*table.reads[e], *(table.makes[e] if e == op else ())):
                     readers.setdefault(v, []).append(form.hoisted(e))
         matter = set(self.stages.values)
@@ -121,7 +121,7 @@ class Rows:
             if not 0 <= born <= p or problem.values[v].kind is not Kind.COMPUTED:
                 continue
             forward = problem.ops[problem.producer[v]].phase is Phase.FORWARD
-            if forward and (table.last[v] >= p or problem.values[v].held):
+            if forward and (table.last[v] >= p or problem.values[v].is_output):
                 continue
             saved = form.after(v, START) if v in matter and not self.stages.free[v] else ZERO
             parts.append(self.model.most([saved, *readers.get(v, ())]) * table.nbytes[v])

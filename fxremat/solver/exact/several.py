@@ -57,7 +57,7 @@ class Several(Formulation):
         self._when[op] = when
         for k in when:
             self._runs[op, k] = self.model.binary()
-        if self.problem.ops[op].phase is Phase.EITHER:
+        if self.problem.ops[op].phase is Phase.DEFERRABLE:
             self._hoists[op] = self.model.share()
             runs = total([*(self._runs[op, k] for k in when), self._hoists[op]])
             self.model.at_least(runs, ONE)

@@ -52,7 +52,7 @@ class Single(Formulation):
         when = [k for k in stages.need(op, self._when) if k <= first]
         self._when[op] = when
         late = [self._hoist(v) for v in self.table.makes[op]]
-        either = self.problem.ops[op].phase is Phase.EITHER
+        either = self.problem.ops[op].phase is Phase.DEFERRABLE
         start = ONE if either and all(e.is_zero for e in late) else self.model.binary()
         if not when:
             start = ZERO
@@ -67,7 +67,7 @@ class Single(Formulation):
                 self.model.at_most(start + self._hoists[op], 1.0)
 
     def _hoist(self, v: int) -> Linear:
-        """Nonzero if hoisting the EITHER op that makes a value may be of use."""
+        """Nonzero if hoisting the DEFERRABLE op that makes a value may be of use."""
         useful = not self.problem.values[v].unsaveable and (
             self.stages.direct[v] or self.stages.users[v]
         )

@@ -6,8 +6,8 @@ A proof speaks about a class of schedules. To both classes applies:
   op at most once, in the order in which a depth-first search through the inputs would finish them.
 * A run is made for its stage: some op of the stage reads a result of it that is not there anyway.
   A result that is wanted later only is not made early, even if its inputs then live shorter.
-* Whatever the rules allow may be saved, EITHER values too: their ops are then hoisted into the
-  forward, with the EITHER ops that they need, and keep their inputs live up to there.
+* Whatever the rules allow may be saved, DEFERRABLE values too: their ops are then hoisted into the
+  forward, with the DEFERRABLE ops that they need, and keep their inputs live up to there.
 
 The classes differ in the rest:
 

@@ -37,7 +37,7 @@ class Stages:
         self.ends = [k for k, op in enumerate(problem.backward) if table.reads[op]]
         forward = [p >= 0 and problem.ops[p].phase is Phase.FORWARD for p in problem.producer]
         self.free = [
-            forward[v] and not value.unsaveable and (value.held or value.nbytes == 0)
+            forward[v] and not value.unsaveable and (value.is_output or value.nbytes == 0)
             for v, value in enumerate(problem.values)
         ]
         may = {o for o in problem.forward if self._may(o)}
@@ -62,7 +62,7 @@ class Stages:
         ]
 
     def _may(self, op: int) -> bool:
-        if self.problem.ops[op].phase is Phase.EITHER:
+        if self.problem.ops[op].phase is Phase.DEFERRABLE:
             return op in self.problem.needed
         return self.table.rerun[op] and not all(self.free[v] for v in self.table.makes[op])
 

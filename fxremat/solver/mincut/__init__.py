@@ -1,1 +1,4 @@
-"""TODO."""
+"""The save-or-recompute choice at given prices, as a certified minimum cut.
+
+May import ``problem``.
+"""

@@ -47,7 +47,7 @@ class Cut:
     Attributes:
         saved: indices of the computed values that are saved, held ones among them. Inputs of the
             step are not listed: they exist anyway.
-        recomputed: indices of the ops to be recomputed; of EITHER ops, those that run in the
+        recomputed: indices of the ops to be recomputed; of DEFERRABLE ops, those that run in the
             backward.
         value: sum of the prices paid, in seconds, added up from the prices as given.
         bound: what no cut is below, in seconds: the flow, at the resolution of the capacities.

@@ -17,10 +17,10 @@ input -> op       the op is recomputed without its input           infinite
 value -> sink     the backward reads a value that is not needed    infinite
 ================  ===============================================  ================================
 
-An op with several outputs is one node: it is recomputed once for all of them. ``EITHER`` ops are
-treated like forward ops; the caller gives them the price of their first run in the backward,
-which is zero seconds. Tangents and values made by backward ops are not part of the network, nor
-is anything that no chain of recomputes from the backward can reach.
+An op with several outputs is one node: it is recomputed once for all of them. ``DEFERRABLE`` ops
+are treated like forward ops; the caller gives them the price of their first run in the backward,
+which is zero seconds. Tangents and values made by backward ops are not part of the network, nor is
+anything that no chain of recomputes from the backward can reach.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _saving(problem: Problem, index: int) -> tuple[int, str]:
         return free + 1, f"may not be saved ({value.unsaveable})"
     if value.kind is Kind.INPUT:
         return free, "exists anyway"
-    if value.held:
+    if value.is_output:
         return free, "held by the caller anyway"
     return len(problem.ops) + index, "saved"
 

@@ -1,1 +1,4 @@
-"""TODO."""
+"""A schedule that can be changed: runs put in, taken out and moved, live bytes kept up to date.
+
+May import ``solver.flat``.
+"""

@@ -50,7 +50,7 @@ class Removal:
         spans, forward: changes of live bytes over the backward and the forward.
         added: bytes that are added somewhere.
         area: bytes times positions that are added.
-        hoists: for EITHER ops how many more saved values call for them.
+        hoists: for DEFERRABLE ops how many more saved values call for them.
     """
 
     dead: list[int]

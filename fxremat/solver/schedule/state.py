@@ -32,7 +32,7 @@ class State:
         backward: live bytes at each position of the schedule.
         forward: live bytes at each position of the forward.
         seconds: time of all runs that are not backward ops, hoisted ones included.
-        hoisted: for EITHER ops that the forward runs, how many saved values call for it.
+        hoisted: for DEFERRABLE ops that the forward runs, how many saved values call for it.
     """
 
     def __init__(self, table: Table, ops: Sequence[int]) -> None:

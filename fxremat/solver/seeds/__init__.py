@@ -1,1 +1,4 @@
-"""TODO."""
+"""Where a search starts: cuts, cuts at prices over time, and schedules like those of rotor.
+
+A new start goes here. May import ``solver.mincut`` and ``solver.schedule``.
+"""

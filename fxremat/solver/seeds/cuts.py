@@ -28,7 +28,7 @@ DECADES = (-2.5, 1.2)  # around the price at which saving everything costs a who
 def baseline(problem: Problem) -> list[int]:
     """The schedule that recomputes nothing but what may not be saved.
 
-    EITHER ops run right before their first use. An unsaveable value is rebuilt before its first
+    DEFERRABLE ops run right before their first use. An unsaveable value is rebuilt before its first
     use as well and kept for the others.
     """
     return just_in_time(problem, {v for v in range(len(problem.values)) if _can_save(problem, v)})
@@ -69,8 +69,9 @@ def _prices(problem: Problem, table: Table, price: float, share: float) -> Price
 def forbidding(table: Table, recompute: list[float], save: list[float]) -> Prices:
     """Prices at which no cut saves what the table does not count as saveable.
 
-    That is more than the rules forbid: an EITHER op that cannot run in the forward without holding
-    its inputs longer is left in the backward. Such values cost more than all others together.
+    That is more than the rules forbid: an DEFERRABLE op that cannot run in the forward without
+    holding its inputs longer is left in the backward. Such values cost more than all others
+    together.
     """
     may = table.saveable
     dear = 1e-9 + sum(recompute) + sum(p for p, ok in zip(save, may, strict=True) if ok)
@@ -115,5 +116,5 @@ def just_in_time(problem: Problem, saved: set[int]) -> list[int]:
 
 
 def _missing(problem: Problem, op: int, value: int, saved: set[int], done: set[int]) -> bool:
-    tracked = op >= 0 and problem.ops[op].phase in (Phase.FORWARD, Phase.EITHER)
+    tracked = op >= 0 and problem.ops[op].phase in (Phase.FORWARD, Phase.DEFERRABLE)
     return tracked and value not in saved and op not in done

@@ -183,7 +183,7 @@ class _Emitted:
         self.schedule += [op for stage in stages for op in stage if self.table.rerun[op]]
 
     def backward(self, span: range) -> None:
-        """Run backward ops, EITHER ops right before what reads them."""
+        """Run backward ops, DEFERRABLE ops right before what reads them."""
         for k in span:
             op = self.problem.backward[k]
             self._feed(op)
@@ -192,7 +192,7 @@ class _Emitted:
     def _feed(self, op: int) -> None:
         for v in self.table.reads[op]:
             maker = self.table.producer[v]
-            if self.problem.ops[maker].phase is Phase.EITHER and maker not in self._either:
+            if self.problem.ops[maker].phase is Phase.DEFERRABLE and maker not in self._either:
                 self._either.add(maker)
                 self._feed(maker)
                 self.schedule.append(maker)
@@ -251,7 +251,7 @@ def _stage(table: Table, stage_of: dict[int, int], enter: list[frozenset[int]], 
 
 
 def _through(problem: Problem, table: Table, op: int) -> set[int]:
-    """The forward values that an op reads, itself or through EITHER ops."""
+    """The forward values that an op reads, itself or through DEFERRABLE ops."""
     found: set[int] = set()
     stack, seen = [op], {op}
     while stack:
