@@ -1,8 +1,8 @@
-"""Every private torch name that fxremat reaches, in one place.
+"""The private torch names that fxremat reaches, in one place.
 
-Tried with torch 2.13.0. When a new torch moves one of them, this is the file to mend; nothing else
-in ``passes`` or ``fxremat`` imports a name with a leading underscore from torch. Inductor's names
-are in ``passes.inductor``, which is imported only when Inductor is the inner compiler.
+Tried with torch 2.13.0. When a new torch moves one of them, this is the file to mend. Inductor's
+names are in ``passes.inductor``, imported only when Inductor is the inner compiler. Names that
+torch has kept for years (``torch.utils._pytree``, ``torch._ops.OpOverload``) are used directly.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def impure(node: fx.Node) -> bool:
 def only_views(node: fx.Node) -> bool:
     """Whether an op returns its first input's storage whatever was traced for it.
 
-    What passes of Inductor put into a graph is traced by itself, in storages of its own. An op that
-    views or copies, as the case may be (``reshape``), is composed of others; it is not meant.
+    Inductor's passes trace what they insert by itself, in storages of its own. Composite ops that
+    view or copy, such as ``reshape``, are excluded.
     """
     target = node.target
     if not isinstance(target, OpOverload) or not target.is_view or not node.all_input_nodes:

@@ -50,8 +50,8 @@ def test_charts_say_what_they_show(tmp_path: Path) -> None:
 ELSEWHERE = """
 import sys, matplotlib
 from pathlib import Path
-from fxremat.plans import Plan
-from fxremat.drawings import charts, graphs, dot, svg
+from fxremat.plans.plan import Plan
+from fxremat.inspect.drawings import charts, graphs, dot, svg
 folder = Path(sys.argv[1])
 plan = Plan.load(folder / "plan.json")
 matplotlib.rcParams["font.size"] = 31.0

@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+import fxremat
+from fxremat.base.errors import OptionError
 from fxremat.plans.frontier import Frontier, knee
 from fxremat.problem.replay import replay
 from tests.steps import curve, half
@@ -68,3 +70,15 @@ def test_its_text_marks_the_knee() -> None:
 )
 def test_knee(points: list[tuple[float, float]], index: int) -> None:
     assert knee(points, step_seconds=3.0) == index
+
+
+def test_a_notebook_shows_the_lines_of_the_text() -> None:
+    text, page = str(curve()), curve()._repr_html_()
+    assert page.count("<tr>") == len(text.splitlines()) == len(curve()) + 1
+    assert f"<td>{text.splitlines()[1].split()[2]}</td>" in page
+
+
+def test_a_plan_says_all_that_its_frontier_needs() -> None:
+    assert fxremat.frontier(half()).plans[0].predicted_peak == half().baseline_peak
+    with pytest.raises(OptionError, match="a plan was given"):
+        fxremat.frontier(half(), inner="eager")

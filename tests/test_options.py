@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from fxremat.base.budget import Budget
 from fxremat.base.errors import BudgetError, OptionError
-from fxremat.options import Options
+from fxremat.options import BackendOptions, Options, PlanOptions
 
 
 def compile_nothing(*args: Any) -> Any:
@@ -135,3 +136,9 @@ def test_bad_values(name: str, value: object, cause: str, remedy: str) -> None:
 def test_a_bad_budget_is_a_budget_error() -> None:
     with pytest.raises(BudgetError, match="a float is a fraction"):
         Options.from_mapping({"budget": 2.0})
+
+
+def test_the_typed_options_are_those_that_are_read() -> None:
+    known = {f.name for f in fields(Options)} - {"budget"}
+    assert set(BackendOptions.__optional_keys__) == known
+    assert set(PlanOptions.__optional_keys__) == known - {"device"}

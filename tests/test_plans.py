@@ -117,3 +117,10 @@ def test_two_processes_make_the_same_plan() -> None:
 def test_fields_of_another_type_are_refused_when_read(field: str, value: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Plan.from_data({**PLAN.to_data(), field: value})
+
+
+def test_a_notebook_shows_the_lines_of_the_text_escaped() -> None:
+    page = replace(PLAN, saved=(SavedValue("<mm>", 8),))._repr_html_()
+    assert "<td>peak</td><td>2.0 MiB predicted, budget 3.0 MiB</td>" in page
+    assert "&lt;mm&gt;" in page
+    assert "<mm>" not in page

@@ -91,7 +91,7 @@ class Attempt:
             return True
         peak = self._peak()
         lesson = self._lesson(peak)
-        self.compiled.graphs.clear()  # Inductor's own, large, and told all they had to
+        self.compiled.graphs.clear()  # frees Inductor's lowered graphs; all that is needed was read
         self._correct(peak)
         limit = None if self.planned is None else self.planned.plan.budget
         self.excess = 0 if peak is None or limit is None else peak - limit

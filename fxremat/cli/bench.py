@@ -3,7 +3,7 @@
 Each run has a process of its own, since peaks can be measured only once in a process (see
 :mod:`fxremat.base.measure`).
 
-    python -m fxremat.bench '{"target": "model.py:make", "budget": "0.5", ...}'
+    python -m fxremat.cli.bench '{"target": "model.py:make", "budget": "0.5", ...}'
 """
 
 from __future__ import annotations

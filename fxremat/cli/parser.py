@@ -195,9 +195,7 @@ def _add_step(made: argparse.ArgumentParser) -> None:
         "--device", metavar="D", help=f"one of {', '.join(NAMED)}; this machine by default"
     )
     made.add_argument("--optimizer", metavar="O", help="its name in torch.optim, to add its state")
-    made.add_argument(
-        "--accumulates", action="store_true", help="gradients of earlier steps are there meanwhile"
-    )
+    made.add_argument("--accumulates", action="store_true", help="gradients accumulate over steps")
     made.add_argument("--time-limit", type=float, metavar="S", help="seconds of search")
     made.add_argument("--effort", type=int, default=1, metavar="N", help="rounds of search")
     made.add_argument(

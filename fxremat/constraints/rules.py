@@ -134,7 +134,7 @@ _SCATTERS = frozenset({"slice_scatter", "select_scatter", "diagonal_scatter", "a
 def _scattered_into_input(joint: JointGraph, node: fx.Node) -> bool:
     """Inductor makes such a value in the input's own storage, which a later write changes.
 
-    An op that may not run again makes an exception: its value can be had by saving alone.
+    Ops that may not run again are exempt; saving is their only option.
     """
     source, found = node, False
     while getattr(getattr(source.target, "overloadpacket", None), "__name__", "") in _SCATTERS:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any
 
@@ -41,6 +41,7 @@ from passes.torch_internals import is_recompile
 
 __all__ = ["meet"]
 
+OF_A_PROCESS = ("plan", "ranks", "dump")  # options that may differ; plans are compared by graph
 ROOM = "fxremat"  # prefix of all keys
 GRACE = timedelta(seconds=5)  # so that rank 0, which knows who is missing, is the first to say so
 
@@ -144,7 +145,7 @@ def _odd_options(rank: int, theirs: str, asked: str) -> str:
 
 def _asked(options: Options) -> str:
     """The options that a plan depends on, one a line."""
-    named = ("budget", "inner", "device", "solver", "effort", "strategy", "k", "regions", "policy")
+    named = [f.name for f in fields(Options) if f.name not in OF_A_PROCESS]
     pairs = ((name, getattr(options, name)) for name in named)
     lines = [f"{n}={'a callable' if callable(v) else v}" for n, v in pairs]
     lines.append(f"plan={' '.join(p.graph for p in options.plan or ())}")

@@ -33,7 +33,7 @@ def wait(store: Store, key: str, timeout: timedelta, what: str) -> bytes:
         store: where.
         key: under what.
         timeout: how long to wait for it.
-        what: did not happen if nothing is left, for the error.
+        what: event awaited; used in the timeout message.
 
     Raises:
         RankError: if nothing is left in time.

@@ -7,10 +7,10 @@ the code is what counts in the end (:mod:`fxremat.backends.inductor`), but a pla
 what the solver is told. The rules are those that hold in nearly all graphs:
 
 * a value that is a function of one large value, besides small ones and inputs of the step, and is
-  read by ops that fuse: if it is made after all, it stands for what it was made from;
+  read by ops that fuse: if it is materialized, it replaces its source, so memory does not grow;
 * in the backward also a function of several large values, if one op alone reads it.
 
-A value of the forward that the backward reads is none of them: it may be worth saving.
+Forward values read by the backward are excluded: they may be worth saving.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ class Hints:
         margin: bytes to stay below the budget.
         apart: values that take memory though they might have been fused.
         realize: whether the compiler is to give memory to what several kernels read.
-        baseline: peak in bytes of the plan that recomputes nothing as the first plan took it, which
-            a fraction then is of; None for the first plan. Where no later one meets the budget, the
-            one with the least peak is worth a try, since the code may take less.
+        baseline: baseline peak of the first plan, in bytes; fractional budgets refer to it. None
+            for the first plan. Where no later plan meets the budget, the one with the least peak
+            is compiled, since the code may take less.
     """
 
     margin: int = 0

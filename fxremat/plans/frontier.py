@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fxremat.base.budget import format_bytes
+from fxremat.plans.notebook import table
 from fxremat.plans.plan import Plan
 from fxremat.problem.provenance import Detail
 
@@ -86,16 +87,29 @@ class Frontier(Sequence[Plan]):
 
     def __str__(self) -> str:
         """A table, one plan a line."""
-        bend = self.knee
         lines = [f"{'peak':>12}  {'of baseline':>11}  {'time':>7}  {'saved':>12}  recomputed runs"]
-        for plan in self.plans:
-            share = plan.predicted_peak / max(1, plan.baseline_peak)
-            lines.append(
-                f"{format_bytes(plan.predicted_peak):>12}  {share:>11.1%}  {plan.overhead:>+7.1%}  "
-                f"{format_bytes(plan.saved_bytes):>12}  {len(plan.recomputed):>6}"
-                f"{'  <- knee' if plan is bend else ''}"
-            )
+        for peak, share, time, saved, runs, mark in self._rows():
+            shown = f"{peak:>12}  {share:>11}  {time:>7}  {saved:>12}  {runs:>6}"
+            lines.append(f"{shown}  {mark}".rstrip())
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The frontier in a notebook: a row for each plan."""
+        return table(("peak", "of baseline", "time", "saved", "recomputed runs", ""), self._rows())
+
+    def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
+        bend = self.knee
+        return [
+            (
+                format_bytes(plan.predicted_peak),
+                f"{plan.predicted_peak / max(1, plan.baseline_peak):.1%}",
+                f"{plan.overhead:+.1%}",
+                format_bytes(plan.saved_bytes),
+                str(len(plan.recomputed)),
+                "<- knee" if plan is bend else "",
+            )
+            for plan in self.plans
+        ]
 
 
 def knee(points: Sequence[tuple[float, float]], step_seconds: float) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 from fxremat.base.budget import format_bytes
 from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
+from fxremat.plans.notebook import lines_as_table
 from fxremat.problem.provenance import Detail
 
 __all__ = ["Plan", "SavedValue", "summary"]
@@ -241,6 +242,10 @@ class Plan:
         if not self.complete:
             lines.append("the search was stopped by the time limit; a longer one may do better")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The plan in a notebook: what ``print`` shows, as a table."""
+        return lines_as_table(str(self), 12)
 
 
 def summary(plan: Plan, seconds: float = 0.0) -> str:

@@ -95,8 +95,7 @@ class Detail:
         origins: where ops and values come from, by name.
         device: name of the device profile that gave the times.
         inner: what compiles the halves: "inductor", "eager" or "callable".
-        weights: by what the times of ops were multiplied, by name, because the user had rather have
-            them saved or recomputed.
+        weights: factor on an op's cost from the user's preferences, by name.
         resident: what the step holds besides, where that is known.
     """
 

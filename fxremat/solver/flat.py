@@ -31,11 +31,10 @@ class Table:
         rerun: whether an op may be put into the schedule once more.
         producer: for each value its op, or -1.
         nbytes: for each value what one copy of it costs.
-        saving: for each value what saving it costs; 0 if it is held anyway.
+        saving: for each value what saving it costs; 0 if it is alive anyway.
         saveable: whether a value may be saved.
-        hoist: for each DEFERRABLE or REPLAY_SUPPORT op the ops that the forward runs beside its own
-            if the results are saved, in order, itself the last; empty for others, and where it
-            can't.
+        hoist: for each DEFERRABLE or REPLAY_SUPPORT op the ops to move into the forward to save its
+            result, in order, ending with it; () if that is impossible, and for other ops.
         passing: for each DEFERRABLE op the bytes that only its hoisting holds in the forward, as
             spans.
         before, at: bytes of backward values that are live just before the k-th backward op, and
@@ -44,7 +43,7 @@ class Table:
         born, last: positions in the forward at which a value is made and last read.
         floor_seconds: time of the DEFERRABLE ops that every plan runs once.
         local: for each backward op the bytes that are live in every plan while it runs.
-        longest: most ops in a schedule: one that runs ops more often is of no use to anyone.
+        longest: longest schedule considered (30 runs for each forward op).
     """
 
     problem: Problem

@@ -5,10 +5,10 @@ AOTAutograd traces forward and backward of a training step into one graph of ATe
 
 * the *role* of every node: an input, a tangent, an op that does work, an item taken from an op's
   tuple, a view, a symbolic size, a constant, the output;
-* the *side* of every node: ``forward`` (the forward's outputs or effects need it), ``backward``
-  (it depends on a tangent, or its effect belongs to the backward), ``either`` (it depends on
-  the inputs alone but only the backward reads it), or ``early`` (it serves further runs of
-  others, see :mod:`passes.recompute.replay_support`);
+* the *phase* of every node: ``forward`` (the forward's outputs or effects need it), ``backward``
+  (it depends on a tangent, or its effect belongs to the backward), ``deferrable`` (it
+  depends on the inputs alone but only the backward reads it), or ``replay_support`` (it serves
+  further runs of others, see :mod:`passes.recompute.replay_support`);
 * the *storage* of every node: views of one buffer are one storage, named after the node that
   yields the buffer. Identity is taken from the traced fake tensors, so that ops like
   ``_unsafe_view``, whose schema promises a fresh result, are seen for what they do; an op that can
@@ -42,10 +42,10 @@ class JointGraph:
         module: the graph module; not to be changed.
         num_fwd_outputs: how many of its outputs are the forward's.
         roles: the role of every node.
-        phases: the side of every node.
+        phases: the phase of every node.
         storages: the storage that a node's tensor lives in, by the name of the node that yields
             it; nodes without a tensor of their own (tuples, sizes) are not in it.
-        spare: for ops, bytes-carrying tensors of their result that no node takes out.
+        spare: for multi-output ops, the outputs that nothing reads.
         written: storages that the graph writes to after they were made.
         states: for ops that can be replayed the node that takes the generator's state before.
         copies: for inputs that the forward overwrites the node that copies them before.

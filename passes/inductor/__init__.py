@@ -6,8 +6,8 @@ runs. Five things keep it honest:
 * ``layout_optimization`` is off: it copies all weights of convolutions to another layout at the
   start of the forward and holds the copies to its end, and on CPUs gradients of some networks
   (a diffusers UNet) come out wrong with it;
-* kernels that only read the same are not fused across an external kernel, such as a product: that
-  would hold what the later one makes, often a recomputed value, from where the earlier one runs;
+* no horizontal fusion across an extern kernel, such as a matrix product: it would lengthen the
+  lifetime of the later result, which is often a recomputed value;
 * after fusion the kernels are ordered by the plan: of several orders (Inductor's own, its
   memory-saving ones, and the plan's by first and by last op of a kernel) the one with the lowest
   peak is taken, workspaces of external kernels included;

@@ -44,8 +44,8 @@ def compile_with_inductor(
         before: is shown the joint graph as traced, before Inductor's own passes drop aliases.
         key: stands in torch's cache keys for all that the partition and the order of kernels
             depend on beside the graph; None leaves the caches off.
-        realize: give memory to what several kernels read and compute from more than one value. By
-            itself Inductor lets each of them compute it, for which all those values stay.
+        realize: materialize what several kernels read and what is computed from several values.
+            By default each consumer inlines it, keeping all its inputs alive.
     """
     found = Compiled(workspace=workspace)
     patches: dict[str, Any] = {

@@ -66,7 +66,7 @@ def moment(problem: Problem, table: Table, index: int) -> Moment:
 def _later(problem: Problem, wanted: list[int], boundary: bool) -> tuple[Problem, tuple[int, ...]]:
     """The problem of one op that reads all that is wanted, and the ops that its ops stand for.
 
-    What may not be saved may still be live within the backward, made again before. An DEFERRABLE op
+    What may not be saved may still be live within the backward, made again before. A DEFERRABLE op
     runs in the backward once even if it may not run again.
     """
     kept = tuple(i for i, op in enumerate(problem.ops) if op.phase is not Phase.BACKWARD)

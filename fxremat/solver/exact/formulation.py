@@ -36,7 +36,7 @@ class Formulation(ABC):
         """Whether a copy that costs bytes is live after a stage, for a later one."""
 
     def hoisted(self, op: int) -> Linear:
-        """Whether an DEFERRABLE op runs in the forward."""
+        """Whether a DEFERRABLE op runs in the forward."""
         return self._hoists.get(op, ZERO)
 
     def schedule(self, x: Floats) -> list[int]:

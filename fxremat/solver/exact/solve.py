@@ -127,7 +127,7 @@ def polish(problem: Problem, limit: int, start: Sequence[int] | None) -> Point |
     """
     if sum(op.phase is not Phase.BACKWARD and not op.fixed for op in problem.ops) > FEW:
         return None
-    # The search counts what may be neither saved nor dropped a little below the replay.
+    # The MILP underestimates values that can be neither saved nor dropped.
     if start is not None and Point.of(problem, start).peak > limit:
         start = None
     search = _Search(problem, limit, Single, start)

@@ -11,7 +11,7 @@ arc               paid when                                        capacity
 ================  ===============================================  ================================
 source -> op      the op is recomputed                             its price; infinite if fixed
 op -> output      the value is needed, its op is not recomputed:   its price; infinite if
-                  the value is saved                               unsaveable; zero if held
+                  the value is saved                               unsaveable; zero if an output
 source -> input   an input of the step is needed                   zero; infinite if unsaveable
 input -> op       the op is recomputed without its input           infinite
 value -> sink     the backward reads a value that is not needed    infinite
@@ -222,7 +222,7 @@ def _readers(problem: Problem) -> dict[int, str]:
 
 
 def _reached(problem: Problem, needed: frozenset[int]) -> tuple[list[int], list[int]]:
-    """Values and ops that the backward can come to need; nothing is needed past a fixed op."""
+    """Values and ops from which the backward is reachable through recomputable ops."""
     values, ops = set(needed), set[int]()
     stack = list(needed)
     while stack:

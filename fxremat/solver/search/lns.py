@@ -52,7 +52,7 @@ LONG = 1000  # ops of a schedule above which starts are chosen more sparingly
 NEAR = (0.85, 1.7)  # cuts whose peak is within these multiples of the limit are tried
 HOMOTOPY = 0.85  # a limit further below the plan to start from is approached in such steps
 CAREFUL = (0.05, 0.01)  # batches of evictions where nothing else comes within the limit
-WORSE = 1.1  # a start that once filled is dearer than the best by this factor is left
+WORSE = 1.1  # drop a seed if, after restoring, it costs more than so many times the best
 DEAR = 0.1  # of the step's time: above this, recomputing values several times may pay
 AROUND = (1.0, 1.05, 0.95, 1.1)  # multiples of the limit for which such schedules are made
 HEAVY = (4, 1000)  # runs of each forward op, and at least so many: such plans are not improved
@@ -283,7 +283,7 @@ class Search:
         limit = found.limit
         step = self.problem.step_seconds
         wanted = min(2.0, 0.5 + 20 * (state.cost - enough) / step)
-        wanted /= max(1.0, 2 * state.cost / step)  # dear plans are long, and few will want them
+        wanted /= max(1.0, 2 * state.cost / step)  # fewer rounds for expensive plans
         share = min(ROUNDS, WORK / len(state.ops) * wanted)
         rounds = round(self.effort * share)
         rng = random.Random(limit)

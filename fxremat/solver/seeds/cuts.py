@@ -67,9 +67,9 @@ def _prices(problem: Problem, table: Table, price: float, share: float) -> Price
 
 
 def forbidding(table: Table, recompute: list[float], save: list[float]) -> Prices:
-    """Prices at which no cut saves what the table does not count as saveable.
+    """Prices at which no cut saves what the table forbids to save.
 
-    That is more than the rules forbid: an DEFERRABLE op that cannot run in the forward without
+    That is more than the rules forbid: a DEFERRABLE op that cannot run in the forward without
     holding its inputs longer is left in the backward. Such values cost more than all others
     together.
     """
