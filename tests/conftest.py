@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 TINY = """
 from benchmarks.zoo import chain, gpt
@@ -26,6 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     # One thread in each process: `pytest -n 2` fills two cores, and a sum has one order everywhere.
     torch.set_num_threads(1)
+    # No test depends on how fast the machine is.
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

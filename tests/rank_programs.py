@@ -34,7 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 import fxremat
 from fxremat.frontend.analyze import Prepared
 from fxremat.planning import pipeline
-from fxremat.planning.feedback import NO_HINTS, Hints
+from fxremat.planning.feedback import NO_FEEDBACK, Feedback
 from fxremat.planning.select import decide
 from fxremat.plans.plan import Plan
 from tests.rank_models import (
@@ -202,17 +202,17 @@ def step(budget: object = 0.5, rows: int = ROWS, **options: Any) -> tuple[Any, C
     return backend, once
 
 
-def odd_decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
+def odd_decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, held: int = 0) -> Plan:
     """Plans that are another rank's own: each rank aims at a share of its own."""
     share = 0.5 + 0.2 * dist.get_rank()
     options = replace(ready.options, budget=fxremat.Budget(fraction=share))
-    return decide(replace(ready, options=options), hints, held)
+    return decide(replace(ready, options=options), feedback, held)
 
 
-def failing_decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
+def failing_decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, held: int = 0) -> Plan:
     """Rank 0 cannot plan."""
     if dist.get_rank():
-        return decide(ready, hints, held)
+        return decide(ready, feedback, held)
     raise fxremat.BudgetError("no plan found", asked=1, least=2)
 
 

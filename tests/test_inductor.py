@@ -2,24 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 from torch._inductor.utils import fresh_cache
 
 import fxremat
 from fxremat.backends import plan_cache
-from fxremat.backends.inductor import ATTEMPTS, Attempt
-from fxremat.options import Options
-from fxremat.planning.feedback import Hints
-from fxremat.planning.pipeline import Planned
-from fxremat.plans.plan import Plan
-from fxremat.problem.fused_values import FUSED
-from fxremat.problem.types import Problem, Value
-from passes.split.split import Split
+from fxremat.planning.feedback import ATTEMPTS, Feedback, Round, next_feedback
 from tests.small import BUDGETS, compiled, made, make, measure, step
 
 # Inductor warns of what it does not find on this machine; that is not under test.
@@ -63,86 +54,56 @@ def test_what_is_planned_without_compiling_is_near_the_code(name: str, budget: f
     assert plan.predicted_peak <= promised <= 1.1 * plan.predicted_peak
 
 
-class Told:
-    """Attempts whose code is made up: what was told to each plan, and what its code holds.
+def told(limit: int | None, peaks: list[int], *materialized: str) -> list[Feedback]:
+    """What is told to each plan of 6,400 bytes whose code holds the peaks; no limit: the smallest.
 
     Args:
-        peaks: bytes that the code of each attempt takes.
-        kept: values that the code gives memory, of those that were taken for fused.
+        limit: the budget in bytes.
+        peaks: bytes that the code of each round takes.
+        materialized: values that the code gives memory, of those that were taken for fused.
     """
-
-    def __init__(
-        self,
-        budget: Any,
-        peaks: list[int],
-        monkeypatch: pytest.MonkeyPatch,
-        *kept: str,
-    ) -> None:
-        self.hints: list[Hints] = []
-        self.attempt = Attempt(Options.parse(budget))
-        names = ("exp", "mul")
-        problem = SimpleNamespace(values=[Value(n, 0, unsaveable=FUSED) for n in names])
-        split = SimpleNamespace(recomputed={"exp_again": "exp"})
-        limit = self.attempt.options.budget.nbytes
-        plan = Plan("", limit, 6_400, 0, 0, 0.0, 0.0, 1.0, 0, (), (), (), ())
-
-        def run(attempt: Attempt, *_: Any) -> bool:
-            attempt.planned = Planned(plan, cast("Problem", problem), cast("Split", split), {}, {})
-            self.hints.append(attempt._hints)
-            return False
-
-        monkeypatch.setattr("fxremat.backends.inductor.key_of", lambda *_: None)
-        monkeypatch.setattr(Attempt, "_run_inductor", run)
-        monkeypatch.setattr(Attempt, "_peak", lambda _: peaks[len(self.hints) - 1])
-        monkeypatch.setattr(type(self.attempt.compiled), "kept", frozenset(kept))
-
-    def compile(self) -> Plan:
-        empty = fx.GraphModule({}, fx.Graph())
-        while not self.attempt.compile(empty, []):
-            assert len(self.hints) < 10
-        assert self.attempt.plan is not None
-        return self.attempt.plan
+    rounds: list[Round] = []
+    feedback: Feedback | None = Feedback()
+    while feedback is not None:
+        peak = peaks[len(rounds)]
+        rounds.append(Round(feedback, limit, 6_400, peak, frozenset(materialized)))
+        feedback = next_feedback(rounds, limit is None)
+    return [r.feedback for r in rounds]
 
 
-def test_the_margin_grows_faster_than_the_excess(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_margin_grows_faster_than_the_excess() -> None:
     """Fusion may give back the few bytes by which a plan was made smaller, each time."""
-    told = Told(6_400, ATTEMPTS * [6_401], monkeypatch)
-    with pytest.raises(fxremat.BudgetError, match="needs 6401 bytes"):
-        told.compile()
-    assert [h.margin for h in told.hints] == [0, 1, 101, 201, 601, 1401, 3001]
+    found = told(6_400, ATTEMPTS * [6_401])
+    assert [f.margin for f in found] == [0, 1, 101, 201, 601, 1401, 3001]
 
 
-def test_what_the_code_made_is_not_taken_for_fused_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told(6_400, [7_000, 6_500, 6_300], monkeypatch, "exp_again", "other")
-    assert told.compile().predicted_peak == 6_300
+def test_what_the_code_made_is_not_taken_for_fused_again() -> None:
     exp = frozenset(["exp"])
-    assert told.hints == [Hints(), Hints(0, exp), Hints(100, exp)]
+    found = told(6_400, [7_000, 6_500, 6_300], "exp")
+    assert found == [Feedback(), Feedback(0, exp), Feedback(100, exp)]
 
 
-def test_code_that_takes_far_more_is_compiled_in_another_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told = Told(6_400, [8_000, 6_500, 6_300], monkeypatch)
-    assert told.compile().predicted_peak == 6_300
-    realize = Hints(realize=True)
-    assert told.hints == [Hints(), realize, replace(realize, margin=100)]
+def test_code_that_takes_far_more_is_compiled_in_another_way() -> None:
+    realize = Feedback(realize=True)
+    found = told(6_400, [8_000, 6_500, 6_300])
+    assert found == [Feedback(), realize, replace(realize, margin=100)]
 
 
-def test_a_budget_that_is_met_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told(6_400, [6_400], monkeypatch, "exp")
-    assert told.compile().predicted_peak == 6_400
-    assert told.hints == [Hints()]
+def test_a_budget_that_is_met_teaches_nothing() -> None:
+    assert told(6_400, [6_400], "exp") == [Feedback()]
 
 
 @pytest.mark.parametrize("second", [90, 110])
-def test_the_smallest_peak_is_that_of_the_best_code(
-    second: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_smallest_peak_is_that_of_the_best_code(second: int) -> None:
     """What the first code taught may help or not; if not, the first one is compiled again."""
-    told = Told("min", [100, second, 100], monkeypatch, "exp")
-    assert told.compile().predicted_peak == min(100, second)
-    knows = Hints(0, frozenset(["exp"]))
-    assert told.hints == ([Hints(), knows] if second < 100 else [Hints(), knows, Hints()])
+    knows = Feedback(0, frozenset(["exp"]))
+    found = told(None, [100, second, 100], "exp")
+    assert found == ([Feedback(), knows] if second < 100 else [Feedback(), knows, Feedback()])
+
+
+def test_code_whose_peak_is_not_known_is_taken() -> None:
+    assert next_feedback([Round(Feedback(), 6_400, 6_400, None)], smallest=False) is None
+    assert next_feedback([Round(Feedback(), None, 6_400, None)], smallest=True) is None
 
 
 def test_code_above_the_budget_is_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:

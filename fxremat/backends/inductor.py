@@ -28,7 +28,7 @@ from fxremat.constraints.user import marks_in
 from fxremat.costs.tensor_meta import signature
 from fxremat.frontend.analyze import external_workspaces
 from fxremat.options import Options
-from fxremat.planning.feedback import Hints
+from fxremat.planning.feedback import ATTEMPTS, Feedback, Round, next_feedback
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
 from fxremat.plans.plan import Plan
@@ -36,10 +36,6 @@ from fxremat.problem.fused_values import FUSED
 from fxremat.problem.types import Kind
 
 __all__ = ["Attempt", "trains"]
-
-ATTEMPTS = 7
-FAR = 1.1  # code that takes so many times what was planned is compiled in another way
-GROWTH = (0, 1 / 64, 1 / 64, 1 / 16, 1 / 8, 1 / 4)  # of the margin at least, in budgets, by attempt
 
 
 class Attempt:
@@ -62,10 +58,9 @@ class Attempt:
         self.compiled = Compiled()
         self.planned: Planned | None = None
         self.excess = 0
-        self._hints = Hints()
-        self._peaks: dict[Hints, int] = {}
+        self._feedback = Feedback()
+        self._rounds: list[Round] = []
         self._baseline: int | None = None
-        self._tries = 0
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
         self._held = held
@@ -80,21 +75,18 @@ class Attempt:
         Raises:
             BudgetError: if it is not, after several plans, and the closest is not asked for.
         """
-        if not self._tries:
+        if not self._rounds:
             self._key = key_of(module, example_inputs, self.options, self._held)
             self._known = None if self._key is None else plan_cache.load(self._key)
             if self._known is not None:
-                self._hints = self._known.hints
+                self._feedback = self._known.feedback
                 self._baseline = self._known.plan.baseline_peak
-        self._tries += 1
         if self._run_inductor(module, example_inputs):
             return True
-        peak = self._peak()
-        lesson = self._lesson(peak)
+        done = self._round()
         self.compiled.graphs.clear()  # frees Inductor's lowered graphs; all that is needed was read
-        self._correct(peak)
-        limit = None if self.planned is None else self.planned.plan.budget
-        self.excess = 0 if peak is None or limit is None else peak - limit
+        self._rounds.append(done)
+        self.excess, peak, limit = done.excess, done.peak, done.limit
         if self.excess > 0 and self.options.plan is not None:
             warnings.warn(
                 f"the code compiled for the given plan peaks at {peak} bytes, above its budget of "
@@ -102,9 +94,8 @@ class Attempt:
                 stacklevel=2,
             )
             self.excess = 0
-        after = self._after(limit, peak, lesson)
-        if after is not None:
-            self._hints = after
+        elif (after := next_feedback(self._rounds, self.options.budget.smallest)) is not None:
+            self._feedback = after
             self._peers.again()
             return False
         if self.excess <= 0:
@@ -120,35 +111,22 @@ class Attempt:
         warnings.warn(message, stacklevel=2)
         return True
 
-    def _lesson(self, peak: int | None) -> Hints:
-        """The hints with what the code tells: what takes memory, and whether it takes far more."""
-        hints, planned = self._hints, self.planned
-        if planned is None or peak is None:
-            return hints
+    def _round(self) -> Round:
+        """The plan of this attempt and its code; the plan then predicts what the code holds."""
+        planned, peak = self.planned, self._peak()
+        if planned is None:
+            return Round(self._feedback, None, 0, None)
         again = planned.split.recomputed
         names = {again.get(name, name) for name in self.compiled.kept}
-        fused = (v.name for v in planned.problem.values if v.unsaveable == FUSED)
-        far = peak > FAR * planned.plan.predicted_peak
-        apart = hints.apart.union(names.intersection(fused))
-        return replace(hints, apart=apart, realize=hints.realize or far)
-
-    def _after(self, limit: int | None, peak: int | None, lesson: Hints) -> Hints | None:
-        """How to plan once more, if that may give what was asked for, or more of it."""
-        hints = self._hints
-        if self.options.budget.smallest and peak is not None:
-            if hints in self._peaks:  # it was the best, and has been compiled again
-                return None
-            self._peaks[hints] = peak
-            if lesson not in self._peaks and self._tries < ATTEMPTS - 1:
-                return lesson
-            best = min(self._peaks, key=lambda tried: self._peaks[tried])
-            return None if self._peaks[best] == peak else best
-        if self.excess <= 0 or self._tries >= ATTEMPTS:
-            return None
-        if lesson != hints:
-            return lesson
-        grown = max(self.excess, int((limit or 0) * GROWTH[self._tries - 1]))
-        return replace(hints, margin=hints.margin + grown)
+        fused = {v.name for v in planned.problem.values if v.unsaveable == FUSED}
+        self._correct(peak)
+        return Round(
+            self._feedback,
+            self.planned.plan.budget if self.planned is not None else None,
+            planned.plan.predicted_peak,
+            peak,
+            frozenset(names & fused),
+        )
 
     def _run_inductor(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
         """Compile; whether that gave what the record tells of."""
@@ -163,8 +141,8 @@ class Attempt:
                 self._partition,
                 self._workspace,
                 self._see,
-                f"{self._key} {self._hints}" if caches else None,
-                self._hints.realize,
+                f"{self._key} {self._feedback}" if caches else None,
+                self._feedback.realize,
             )
             if self.planned is None and not trains(example_inputs):
                 self._training = False
@@ -190,7 +168,7 @@ class Attempt:
 
     def _keep(self) -> None:
         if self._key is not None and self.planned is not None:
-            plan_cache.store(self._key, Record(self.planned.plan, self._hints))
+            plan_cache.store(self._key, Record(self.planned.plan, self._feedback))
 
     @property
     def plan(self) -> Plan | None:
@@ -241,7 +219,7 @@ class Attempt:
             self._marks,
             self._held,
             self._peers,
-            replace(self._hints, baseline=self._baseline),
+            replace(self._feedback, baseline=self._baseline),
         )
         self._workspaces.update(self.planned.workspaces)
         return self.planned.split.forward, self.planned.split.backward

@@ -22,7 +22,7 @@ from fxremat.constraints.user import module_path
 from fxremat.costs.devices import profile
 from fxremat.costs.tensor_meta import hint
 from fxremat.options import Options
-from fxremat.planning.feedback import Hints
+from fxremat.planning.feedback import Feedback
 from fxremat.plans.plan import FORMAT, Plan
 
 __all__ = ["Record", "key_of", "load", "store"]
@@ -36,11 +36,11 @@ class Record:
 
     Attributes:
         plan: the plan, with the peak of the compiled code as its prediction.
-        hints: what it was told.
+        feedback: what it was told.
     """
 
     plan: Plan
-    hints: Hints
+    feedback: Feedback
 
 
 def key_of(
@@ -76,17 +76,17 @@ def load(key: str) -> Record | None:
         if data is None or int(data["margin"]) < 0:
             return None
         apart = frozenset(map(str, data["apart"]))
-        hints = Hints(int(data["margin"]), apart, bool(data["realize"]))
-        return Record(Plan.from_json(data["plan"]), hints)
+        feedback = Feedback(int(data["margin"]), apart, bool(data["realize"]))
+        return Record(Plan.from_json(data["plan"]), feedback)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
 def store(key: str, record: Record) -> None:
     """Keep a record; where the folder cannot be written there will be no warm start."""
-    told = record.hints
-    hints = {"margin": told.margin, "apart": sorted(told.apart), "realize": told.realize}
-    cache.store(f"plan-{key}", {"plan": record.plan.to_json(), **hints})
+    told = record.feedback
+    feedback = {"margin": told.margin, "apart": sorted(told.apart), "realize": told.realize}
+    cache.store(f"plan-{key}", {"plan": record.plan.to_json(), **feedback})
 
 
 def _code(graph: fx.Graph) -> str:

@@ -15,7 +15,7 @@ from torch import fx
 
 from fxremat.frontend.analyze import Workspaces, prepare
 from fxremat.options import Options
-from fxremat.planning.feedback import NO_HINTS, Hints
+from fxremat.planning.feedback import NO_FEEDBACK, Feedback
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.select import decide
 from fxremat.plans.plan import Plan
@@ -65,7 +65,7 @@ def plan_joint(
     marks: Mapping[str, str] | None = None,
     held: int = 0,
     peers: Peers | None = None,
-    hints: Hints = NO_HINTS,
+    feedback: Feedback = NO_FEEDBACK,
 ) -> Planned:
     """Plan a joint graph and split it.
 
@@ -78,7 +78,7 @@ def plan_joint(
         held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
         marks: what the user's marks in the model say, by node; read from the graph by default.
         peers: the other processes that plan this graph; none by default.
-        hints: what is known of what the inner compiler makes of the graph.
+        feedback: what is known of what the inner compiler makes of the graph.
 
     Raises:
         BudgetError: if no plan meets the budget and the options don't take the closest.
@@ -87,9 +87,9 @@ def plan_joint(
         CostError: for an op whose cost cannot be told.
         InfeasibleError: if the rules leave a value that may be neither saved nor recomputed.
     """
-    ready = prepare(module, num_fwd_outputs, options, workspaces, marks, hints.apart)
+    ready = prepare(module, num_fwd_outputs, options, workspaces, marks, feedback.apart)
     with ready.clock.stage("solver"):
-        plan = (peers or SingleProcess()).agree(ready, lambda: decide(ready, hints, held), held)
+        plan = (peers or SingleProcess()).agree(ready, lambda: decide(ready, feedback, held), held)
     with ready.clock.stage("split"):
         halves = split(ready.joint, plan.backward_schedule, plan.forward)
         verify(ready.joint, halves)

@@ -9,7 +9,7 @@ from fxremat.base.budget import Budget, format_bytes
 from fxremat.base.errors import BudgetError
 from fxremat.frontend.analyze import Prepared
 from fxremat.options import Options
-from fxremat.planning.feedback import NO_HINTS, Hints
+from fxremat.planning.feedback import NO_FEEDBACK, Feedback
 from fxremat.planning.planner import Planner, planner_of
 from fxremat.planning.reapply import recall
 from fxremat.planning.strategies import strategy
@@ -25,12 +25,12 @@ __all__ = ["decide"]
 NAMED = 5  # values that an error lists
 
 
-def decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
+def decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, held: int = 0) -> Plan:
     """The plan that the options of a graph ask for.
 
     Args:
         ready: the graph.
-        hints: what is known of what the inner compiler makes of the graph.
+        feedback: what is known of what the inner compiler makes of the graph.
         held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
 
     Raises:
@@ -44,10 +44,10 @@ def decide(ready: Prepared, hints: Hints = NO_HINTS, held: int = 0) -> Plan:
     if options.strategy is not None:
         point = _by_hand(planner, options)
         return replace(planner.plan(point, None), reserved=held)
-    limit, point = _choose(planner.solver, options, hints, held)
+    limit, point = _choose(planner.solver, options, feedback, held)
     proved = True
     if options.solver == "exact" and point.seconds > 0:
-        point, proved = _prove(planner.solver, limit, point, options, hints.margin)
+        point, proved = _prove(planner.solver, limit, point, options, feedback.margin)
     complete = proved and not planner.solver.timed_out
     return replace(planner.plan(point, limit, complete=complete), reserved=held)
 
@@ -61,20 +61,20 @@ def _by_hand(planner: Planner, options: Options) -> Point:
 
 
 def _choose(
-    solver: PeakSolver, options: Options, hints: Hints, held: int
+    solver: PeakSolver, options: Options, feedback: Feedback, held: int
 ) -> tuple[int | None, Point]:
     """The limit in bytes and the plan for it, below by the margin if there is one."""
     budget: Budget = options.budget
     if budget.smallest:
         return None, solver.least()
-    limit = budget.limit(solver.baseline.peak if hints.baseline is None else hints.baseline)
+    limit = budget.limit(solver.baseline.peak if feedback.baseline is None else feedback.baseline)
     if limit is not None and budget.nbytes is not None:
         limit -= held
-    found = solver.solve(2**62 if limit is None else limit - hints.margin)
+    found = solver.solve(2**62 if limit is None else limit - feedback.margin)
     if found is not None:
         return limit, found
     least = solver.least()
-    if limit is not None and (least.peak <= limit or hints.baseline is not None):
+    if limit is not None and (least.peak <= limit or feedback.baseline is not None):
         return limit, least
     message = _too_small(solver, limit or 0, least)
     if held and limit is not None and least.peak <= limit + held:
