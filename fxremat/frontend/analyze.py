@@ -13,14 +13,14 @@ from functools import partial
 import torch
 from torch import fx
 
-from fxremat.constraints.user import Pins, marks_in, module_paths, names, pins_of, warn_of_unmatched
+from fxremat.constraints.user import marks_in, module_paths, names, pins_of, warn_of_unmatched
 from fxremat.costs import devices, workspace
 from fxremat.costs.model import CostModel, storage_bytes
 from fxremat.costs.tensor_meta import GUESS, signature, unbounded
 from fxremat.costs.workspace import Measurement
 from fxremat.frontend.build import Sizing, formulate
 from fxremat.frontend.fusion import SHARE, fused_values
-from fxremat.frontend.regions import Region, regions_of, within
+from fxremat.frontend.regions import regions_of, within
 from fxremat.frontend.sources import origins_of
 from fxremat.options import Options
 from fxremat.problem.provenance import Detail
@@ -69,7 +69,8 @@ class Prepared:
         workspaces: bytes that ops hold while they run, by signature.
         options: what was asked for.
         clock: seconds that each stage took.
-        unfused: makes the problem with every op by itself, nothing fused.
+        unfused: makes the problem with every op by itself, nothing fused, and without the budgets
+            of regions: which values these leave out depends on times measured elsewhere.
     """
 
     joint: JointGraph
@@ -129,12 +130,8 @@ def prepare(
         warn_of_unmatched(joint, "policy", [p for p, _ in options.policy], names)
     warn_of_unmatched(joint, "regions", [p for p, _ in options.regions], module_paths)
     held = {key: m.workspace for key, m in seen.items()}
-    unfused = partial(_unfused, joint, sizing, pins, regions)
+    unfused = partial(formulate, joint, sizing, pins)
     return Prepared(joint, detail, held, options, clock, unfused)
-
-
-def _unfused(joint: JointGraph, sizing: Sizing, pins: Pins, regions: list[Region]) -> Problem:
-    return within(formulate(joint, sizing, pins), regions)
 
 
 def _name(options: Options) -> str:
