@@ -18,6 +18,7 @@ from fxremat.plans.plan import Plan
 
 __all__ = [
     "BackendOptions",
+    "ByHand",
     "Cost",
     "Infeasible",
     "Inner",
@@ -37,7 +38,8 @@ Infeasible = Literal["raise", "closest"]
 Solver = Literal["peak", "exact"]
 Ranks = Literal["same", "own"]
 PlanLike = Plan | str | PathLike[str]
-Strategy = Literal["none", "full", "every", "sqrt", "selective", "auto"]
+ByHand = Literal["none", "full", "every", "sqrt", "selective"]
+Strategy = Literal[ByHand, "auto"]
 
 
 class PlanOptions(TypedDict, total=False):
@@ -190,16 +192,20 @@ def _choice(name: str, value: object, known: tuple[str, ...], other: str = "") -
     raise OptionError(f"{what};{near} write one of these{other}")
 
 
-def _read_inner(name: str, value: object) -> object:
-    if callable(value):
-        return value
-    return _choice(name, value, get_args(InnerName), " or pass a callable")
+def _one_of(kind: object) -> Callable[[str, object], object]:
+    """A reader of a word of a Literal."""
+    return lambda name, value: _choice(name, value, get_args(kind))
 
 
-def _read_cost(name: str, value: object) -> object:
-    if callable(value):
-        return value
-    return _choice(name, value, get_args(CostName), " or pass a callable")
+def _one_of_or_callable(kind: object) -> Callable[[str, object], object]:
+    """A reader of a word of a Literal, or of a function of the user's."""
+
+    def read(name: str, value: object) -> object:
+        if callable(value):
+            return value
+        return _choice(name, value, get_args(kind), " or pass a callable")
+
+    return read
 
 
 def _read_device(name: str, value: object) -> object:
@@ -210,18 +216,6 @@ def _read_device(name: str, value: object) -> object:
         f"{name}={value!r}: not the name of a device profile; "
         "write a name such as 'h100', or None for the device of the graph"
     )
-
-
-def _read_infeasible(name: str, value: object) -> object:
-    return _choice(name, value, get_args(Infeasible))
-
-
-def _read_solver(name: str, value: object) -> object:
-    return _choice(name, value, get_args(Solver))
-
-
-def _read_ranks(name: str, value: object) -> object:
-    return _choice(name, value, get_args(Ranks))
 
 
 def _read_policy(name: str, value: object) -> object:
@@ -308,18 +302,18 @@ def _read_effort(name: str, value: object) -> object:
 
 
 _READERS: dict[str, Callable[[str, object], object]] = {
-    "inner": _read_inner,
-    "cost": _read_cost,
+    "inner": _one_of_or_callable(InnerName),
+    "cost": _one_of_or_callable(CostName),
     "device": _read_device,
-    "on_infeasible": _read_infeasible,
+    "on_infeasible": _one_of(Infeasible),
     "time_limit": _read_time_limit,
     "effort": _read_effort,
-    "solver": _read_solver,
+    "solver": _one_of(Solver),
     "policy": _read_policy,
     "regions": _read_regions,
     "plan": _read_plan,
     "strategy": _read_strategy,
     "k": _read_k,
-    "ranks": _read_ranks,
+    "ranks": _one_of(Ranks),
     "dump": _read_dump,
 }

@@ -34,7 +34,7 @@ def every_moment(problem: Problem, limit: int) -> float:
     return made.at(limit).seconds
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(random_problems(rules=True), RANDOM)
 def test_no_schedule_recomputes_less(problem: Problem, rng: random.Random) -> None:
     """DEFERRABLE ops, held and unsaveable values, fixed ops and several outputs among them."""

@@ -157,7 +157,7 @@ def test_the_price_is_that_of_the_bound() -> None:
 # All of them, for any plan.
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(problems(rules=False), st.data())
 def test_graphs_agree_with_the_replay(problem: Problem, data: st.DataObject) -> None:
     count = st.integers(0, len(problem.values) - 1)
@@ -207,7 +207,7 @@ def test_graphs_agree_with_the_replay(problem: Problem, data: st.DataObject) -> 
         statements(to_dot(graph))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problems(either=False, early=False), st.data())
 def test_what_is_paid_is_time_and_bytes(problem: Problem, data: st.DataObject) -> None:
     """Also where ops run again more than once."""

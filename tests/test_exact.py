@@ -170,7 +170,7 @@ def test_single_is_the_best_single_choice(seed: int) -> None:
         verify(problem, limit, solve_single(problem, limit), least(lines, limit))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problem=problems(max_values=6, rules=True, early=False))
 def test_single_on_all_kinds_of_ops(problem: Problem) -> None:
     lines = list(single_class(problem))

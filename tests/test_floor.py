@@ -13,7 +13,7 @@ from tests.strategies import problems as random_problems
 from tests.test_state import RANDOM, legal
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(random_problems(rules=True), RANDOM)
 def test_no_schedule_goes_below(problem: Problem, rng: random.Random) -> None:
     schedule = legal(problem, rng)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+import torch
 
 import fxremat
 from fxremat.base.errors import OptionError
@@ -82,3 +83,5 @@ def test_a_plan_says_all_that_its_frontier_needs() -> None:
     assert fxremat.frontier(half()).plans[0].predicted_peak == half().baseline_peak
     with pytest.raises(OptionError, match="a plan was given"):
         fxremat.frontier(half(), inner="eager")
+    with pytest.raises(OptionError, match="a plan was given"):
+        fxremat.frontier(half(), torch.ones(2))

@@ -15,6 +15,7 @@ from fxremat.planning.planner import planner_of, reader_of
 from fxremat.planning.reapply import recall
 from fxremat.problem.fused_values import FUSED
 from fxremat.solver.pareto import Point
+from fxremat.solver.seeds.cuts import baseline
 from passes.analysis.joint import JointGraph, Role
 from passes.phases import Phase
 from tests.graphs import Sketch
@@ -158,6 +159,18 @@ def test_a_plan_that_saves_what_is_fused_here_can_be_read() -> None:
         plan.backward_schedule,
         plan.predicted_peak,
     )
+
+
+def test_a_plan_that_saves_what_a_region_has_no_room_for_here_can_be_read() -> None:
+    """Which values a region leaves out depends on times, and another rank measures others."""
+    options = Options.parse(None, inner="eager", regions={"*": "min"})
+    ready = prepare(gelu_like().module, 1, options)
+    plain = ready.unfused()
+    plan = reader_of(ready).plan(Point.of(plain, baseline(plain)), None)
+    assert plan.saved
+    with pytest.raises(ValueError, match="the budget of the region"):
+        recall(planner_of(ready), [plan])
+    assert _taken(ready, plan, 0).backward_schedule == plan.backward_schedule
 
 
 def test_values_apart_take_memory_and_all_of_their_time() -> None:

@@ -156,7 +156,7 @@ def _brute_force(problem: Problem, prices: Prices) -> float | None:
     return min(costs, default=None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), st.booleans())
 def test_cut_equals_brute_force(data: st.DataObject, rules: bool) -> None:
     problem = data.draw(random_problems(max_values=8, rules=rules))
@@ -173,7 +173,7 @@ def test_cut_equals_brute_force(data: st.DataObject, rules: bool) -> None:
     assert cut == minimum_cut(problem, prices, solver="networkx")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_ten_values_with_uneven_prices(data: st.DataObject) -> None:
     problem = data.draw(random_problems(max_values=10))
@@ -187,7 +187,7 @@ def test_ten_values_with_uneven_prices(data: st.DataObject) -> None:
     assert best * (1 - 1e-12) <= cut.value <= best * (1 + 1e-12) + slack
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_least_recompute_among_equals(data: st.DataObject) -> None:
     problem = data.draw(random_problems(max_values=6))
@@ -199,7 +199,7 @@ def test_least_recompute_among_equals(data: st.DataObject) -> None:
     assert cutter.cut(Prices(dearer, prices.save)).recomputed == cut.recomputed
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 def test_a_cutter_keeps_no_state(data: st.DataObject) -> None:
     problem = data.draw(random_problems())

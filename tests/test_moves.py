@@ -26,7 +26,7 @@ def by_name(problem: Problem, text: str) -> list[int]:
     return [index[name] for name in text.split()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(random_problems(rules=True), RANDOM, TENTHS)
 def test_drain_lowers_the_overflow_within_the_rules(
     problem: Problem, rng: random.Random, tenths: int
@@ -42,7 +42,7 @@ def test_drain_lowers_the_overflow_within_the_rules(
     replay(problem, drained.schedule())  # saves nothing unsaveable, reruns nothing fixed
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(random_problems(rules=True), RANDOM, TENTHS)
 def test_fill_keeps_the_limit_and_costs_nothing(
     problem: Problem, rng: random.Random, tenths: int
@@ -58,7 +58,7 @@ def test_fill_keeps_the_limit_and_costs_nothing(
     replay(problem, state.schedule())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(random_problems(rules=True), RANDOM)
 def test_normalise_keeps_the_runs_that_are_used(problem: Problem, rng: random.Random) -> None:
     schedule = legal(problem, rng)

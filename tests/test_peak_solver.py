@@ -66,7 +66,7 @@ def test_best_plans_by_hand(
         assert " ".join(problem.ops[o].name for o in found.schedule) == schedule
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(random_problems(rules=True, max_values=8), st.integers(0, 10))
 def test_plans_are_valid_and_within_the_limit(problem: Problem, tenths: int) -> None:
     try:

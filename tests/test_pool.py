@@ -46,7 +46,7 @@ def test_the_referee_judges() -> None:
         Pool(problems.chain()).add([3, 4, 5])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(random_problems(), RANDOM)
 def test_peaks_rise_and_times_fall(problem: Problem, rng: random.Random) -> None:
     pool = Pool(problem)

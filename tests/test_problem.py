@@ -25,7 +25,7 @@ def _small(**changes: object) -> Problem:
     return Problem(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(random_problems(rules=True))
 def test_json_round_trip(problem: Problem) -> None:
     text = problem.to_json()

@@ -71,7 +71,7 @@ def test_a_problem_too_short_for_two_stages_has_no_schedule() -> None:
     assert made(chain(1), 1000) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems(max_values=9))
 def test_every_schedule_is_a_plan_unless_it_saves_what_may_not_be(problem: Problem) -> None:
     peak = replay(problem, baseline(problem)).peak

@@ -21,7 +21,7 @@ def starts(problem: Problem, limit: int) -> tuple[list[list[int]], list[State]]:
     return list(cuts(problem, table, cutter)), over_time
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problems(max_values=8))
 def test_every_start_is_a_plan(problem: Problem) -> None:
     peak = replay(problem, baseline(problem)).peak

@@ -40,7 +40,7 @@ def assert_equal(state: State, line: Timeline) -> None:
     assert state.peak == line.peak
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(random_problems(rules=True), RANDOM)
 def test_a_state_equals_replay(problem: Problem, rng: random.Random) -> None:
     schedule = legal(problem, rng)
@@ -55,7 +55,7 @@ def raised(after: State, before: tuple[list[int], list[int]], limit: int) -> boo
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(random_problems(rules=True), RANDOM)
 def test_removals_equal_a_fresh_state(problem: Problem, rng: random.Random) -> None:
     table = Table.of(problem)

@@ -116,18 +116,15 @@ def frontier(
         GraphError: if the step cannot be traced as one graph.
     """
     if isinstance(model, Plan):
-        _refuse_more(args, kwargs, device, optimizer, accumulates, options)
+        alone = isinstance(args, (tuple, list)) and not args and kwargs is None and device is None
+        if not alone or optimizer is not None or accumulates or options:
+            raise OptionError(
+                "a plan was given: its graph and costs are its own; give nothing beside it"
+            )
         return Planner.of(model).frontier()
     chosen = Options.parse(None, **{**options, "device": device})
     ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
     return planner_of(ready).frontier()
-
-
-def _refuse_more(*given: object) -> None:
-    if any(value for value in given):
-        raise OptionError(
-            "a plan was given: its graph and costs are its own; give nothing beside it"
-        )
 
 
 def _ready(

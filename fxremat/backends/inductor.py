@@ -114,19 +114,16 @@ class Attempt:
     def _round(self) -> Round:
         """The plan of this attempt and its code; the plan then predicts what the code holds."""
         planned, peak = self.planned, self._peak()
-        if planned is None:
+        if planned is None or peak is None:
             return Round(self._feedback, None, 0, None)
         again = planned.split.recomputed
         names = {again.get(name, name) for name in self.compiled.kept}
         fused = {v.name for v in planned.problem.values if v.unsaveable == FUSED}
-        self._correct(peak)
-        return Round(
-            self._feedback,
-            self.planned.plan.budget if self.planned is not None else None,
-            planned.plan.predicted_peak,
-            peak,
-            frozenset(names & fused),
-        )
+        plan = self._corrected(planned.plan, peak)
+        self._baseline = plan.baseline_peak
+        self.planned = replace(planned, plan=plan)
+        told = frozenset(names & fused)
+        return Round(self._feedback, plan.budget, planned.plan.predicted_peak, peak, told)
 
     def _run_inductor(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
         """Compile; whether that gave what the record tells of."""
@@ -179,23 +176,20 @@ class Attempt:
             return self._known.plan
         return None if self.planned is None else self.planned.plan
 
-    def _correct(self, peak: int | None) -> None:
-        """Let the plan predict the compiled code's peak.
+    def _corrected(self, plan: Plan, peak: int) -> Plan:
+        """The plan as its code is: it predicts the code's peak.
 
         One that recomputes nothing also tells what the baseline holds once it is compiled.
         """
-        if self.planned is None or peak is None:
-            return
-        plan = replace(self.planned.plan, predicted_peak=peak)
+        plan = replace(plan, predicted_peak=peak)
         if self._baseline is not None:  # the step is the same, and a fraction means the same bytes
-            plan = replace(plan, baseline_peak=self._baseline)
-        elif not plan.recomputed:
-            baseline = max(plan.baseline_peak, peak)
-            fraction = self.options.budget.fraction is not None
-            budget = self.options.budget.limit(baseline) if fraction else plan.budget
-            plan = replace(plan, baseline_peak=baseline, budget=budget)
-        self._baseline = plan.baseline_peak
-        self.planned = replace(self.planned, plan=plan)
+            return replace(plan, baseline_peak=self._baseline)
+        if plan.recomputed:
+            return plan
+        baseline = max(plan.baseline_peak, peak)
+        fraction = self.options.budget.fraction is not None
+        budget = self.options.budget.limit(baseline) if fraction else plan.budget
+        return replace(plan, baseline_peak=baseline, budget=budget)
 
     def _peak(self) -> int | None:
         """Most bytes that the compiled step holds at once."""

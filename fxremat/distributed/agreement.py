@@ -155,7 +155,7 @@ def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
     same = [replace(plan, graph=mine.graph)]
     try:
         found = recall(mine, same)
-    except ValueError:  # the leader's fusion feedback differs
+    except ValueError:  # the leader's fusion feedback, or its choice within regions, differs
         found = replace(recall(reader_of(ready), same), predicted_peak=plan.predicted_peak)
     limit = plan.budget
     if limit is not None and ready.options.budget.nbytes is not None:

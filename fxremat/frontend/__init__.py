@@ -1,4 +1,4 @@
 """From a model to a problem: tracing, building the problem, fusion, regions, where ops come from.
 
-May import ``costs``, ``constraints``, ``options`` and all below them.
+May import ``options`` and all below it; regions solve small cuts of ``solver``.
 """

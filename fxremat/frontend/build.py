@@ -57,18 +57,18 @@ def formulate(
     ops: list[Op] = []
     forward: list[int] = []
     backward: list[int] = []
-    either: list[int] = []
-    order = {Phase.FORWARD: forward, Phase.DEFERRABLE: either, Phase.BACKWARD: backward}
+    deferrable: list[int] = []
+    order = {Phase.FORWARD: forward, Phase.DEFERRABLE: deferrable, Phase.BACKWARD: backward}
     order[Phase.REPLAY_SUPPORT] = forward  # they stand right before the ops that they serve
     for node in joint.nodes:
-        role, side = joint.roles[node.name], joint.phases[node.name]
+        role, phase = joint.roles[node.name], joint.phases[node.name]
         if role is Role.OP:
-            order[side].append(len(ops))
+            order[phase].append(len(ops))
             ops.append(_op(joint, node, sizing, index, pins, fused))
         elif role is Role.OUTPUT:
             backward.append(len(ops))
             ops.append(_exit(joint, sizing, index))
-    placed = _place(ops, forward, either)
+    placed = _place(ops, forward, deferrable)
     return Problem(tuple(values), tuple(ops), tuple(placed), tuple(backward))
 
 
@@ -117,7 +117,7 @@ def _op(
     fused: Fused,
 ) -> Op:
     spare = sum(sizing.storage(t) for t in joint.spare.get(node.name, ()))
-    early = joint.phases[node.name] is Phase.REPLAY_SUPPORT
+    support = joint.phases[node.name] is Phase.REPLAY_SUPPORT
     first = joint.phases[node.name] in (Phase.FORWARD, Phase.REPLAY_SUPPORT)
     inputs = joint.reads(node) if first else joint.reads_late(node)
     return Op(
@@ -126,7 +126,7 @@ def _op(
         outputs=tuple(index[s] for s in joint.makes(node)),
         seconds=sizing.seconds(node),
         flops=sizing.flops(node),
-        workspace=0 if early else spare + sizing.workspace(node),
+        workspace=0 if support else spare + sizing.workspace(node),
         phase=joint.phases[node.name],
         fixed=_fixed(joint, node, pins),
         again=tuple(index[s] for s in _again(joint, node)),
@@ -184,11 +184,11 @@ def _keeps_layout(joint: JointGraph, node: fx.Node) -> bool:
     return isinstance(value, torch.Tensor) and value.is_contiguous()
 
 
-def _place(ops: list[Op], forward: list[int], either: list[int]) -> list[int]:
+def _place(ops: list[Op], forward: list[int], deferrable: list[int]) -> list[int]:
     """Put each DEFERRABLE op after the op that makes its last input; without one, at the end."""
     position = {v: p for p, o in enumerate(forward) for v in ops[o].outputs}
     follow: dict[int, list[int]] = {}
-    for index in either:
+    for index in deferrable:
         last = max((position[v] for v in ops[index].inputs if v in position), default=-1)
         at = last if last >= 0 else len(forward) - 1
         follow.setdefault(at, []).append(index)

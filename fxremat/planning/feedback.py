@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 __all__ = ["ATTEMPTS", "NO_FEEDBACK", "Feedback", "Round", "next_feedback"]
 
 ATTEMPTS = 7
-FAR = 1.1  # code that takes so many times what was planned is compiled in another way
-GROWTH = (0, 1 / 64, 1 / 64, 1 / 16, 1 / 8, 1 / 4)  # least growth of the margin, in budgets
+FAR = 1.1  # above so many times the plan's peak, the next code is compiled with ``realize``
+GROWTH = (0, 1 / 64, 1 / 64, 1 / 16, 1 / 8, 1 / 4)  # of the margin at least, in budgets, by round
 
 
 @dataclass(frozen=True)

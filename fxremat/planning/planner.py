@@ -115,7 +115,7 @@ def planner_of(ready: Prepared) -> Planner:
 
 
 def reader_of(ready: Prepared) -> Planner:
-    """What reads plans made elsewhere of a prepared graph, whatever was taken for fused there."""
+    """What reads plans made elsewhere of a prepared graph, whatever was fused or left out there."""
     return _planner(ready, replace(ready.detail, problem=ready.unfused()))
 
 

@@ -22,8 +22,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from typing import get_args
 
 from fxremat.base.errors import OptionError
+from fxremat.options import ByHand
 from fxremat.problem.provenance import Detail
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.pareto import Point
@@ -38,7 +40,7 @@ COMPARED = {
     "sqrt": ("sqrt", 1),
     "selective": ("selective", 1),
 }
-NAMES = ("none", "full", "every", "sqrt", "selective")
+NAMES = get_args(ByHand)
 _KEPT = re.compile(
     r"aten\.(mm|bmm|addmm|baddbmm|convolution|_scaled_dot_product\w*|linear|matmul|_scaled_mm|"
     r"_scaled_grouped_mm|_grouped_mm|_flash_attention_forward|_efficient_attention_forward)\b"

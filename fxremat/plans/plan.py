@@ -248,7 +248,7 @@ class Plan:
         return lines_as_table(str(self), 12)
 
 
-def summary(plan: Plan, seconds: float = 0.0) -> str:
+def summary(plan: Plan, seconds: float) -> str:
     """What was decided, in one line.
 
     Args:

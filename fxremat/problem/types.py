@@ -38,7 +38,8 @@ from passes.phases import Phase
 __all__ = ["Kind", "Op", "Phase", "Problem", "Value"]
 
 FORMAT = 2
-OLD_PHASES = {"early": Phase.REPLAY_SUPPORT, "either": Phase.DEFERRABLE}  # of format 1
+RENAMED = {"held": "is_output"}  # of format 1, and so are the phases below
+OLD_PHASES = {"early": Phase.REPLAY_SUPPORT, "either": Phase.DEFERRABLE}
 
 
 class Kind(StrEnum):
@@ -196,9 +197,7 @@ def _thin(data: dict[str, Any], kind: type) -> dict[str, Any]:
 
 
 def _value(data: dict[str, Any]) -> Value:
-    if "held" in data:  # format 1
-        data = {**data, "is_output": data["held"]}
-        del data["held"]
+    data = {RENAMED.get(name, name): given for name, given in data.items()}
     return Value(**{**data, "kind": Kind(data.get("kind", Kind.COMPUTED))})
 
 

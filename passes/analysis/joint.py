@@ -31,7 +31,7 @@ from passes.node_utils import flat_outputs, leaves, mutated_arguments, tensors_i
 from passes.phases import Phase
 from passes.torch_internals import impure
 
-__all__ = ["JointGraph", "Phase", "Role", "check_graph"]
+__all__ = ["JointGraph", "Role", "check_graph"]
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class JointGraph:
         check_graph(module.graph, num_fwd_outputs)
         roles, storages, spare = roles_of(module.graph)
         states, copies = states or {}, copies or {}
-        early = {*states.values(), *copies.values()}
-        phases = phases_of(module.graph, num_fwd_outputs, roles, storages, early)
+        support = {*states.values(), *copies.values()}
+        phases = phases_of(module.graph, num_fwd_outputs, roles, storages, support)
         written = frozenset(
             storages[a.name]
             for n in module.graph.nodes

@@ -18,7 +18,7 @@ def phases_of(
     num_fwd_outputs: int,
     roles: dict[str, Role],
     storages: dict[str, str],
-    early: set[str],
+    support: set[str],
 ) -> dict[str, Phase]:
     """The phase of every node, by name.
 
@@ -27,7 +27,7 @@ def phases_of(
         num_fwd_outputs: how many of its outputs are the forward's.
         roles: the role of every node.
         storages: the storage that a node's tensor lives in.
-        early: nodes that serve further runs of others alone.
+        support: nodes that serve further runs of others alone.
     """
     phases: dict[str, Phase] = {}
     late = False  # whether the backward has begun; autograd.Functions leave their ops untagged
@@ -52,7 +52,7 @@ def phases_of(
         return op and (read or keeps_input(node))
 
     roots = [n for n in flat_outputs(graph)[:num_fwd_outputs] if isinstance(n, fx.Node)]
-    phases.update(dict.fromkeys(early, Phase.REPLAY_SUPPORT))
+    phases.update(dict.fromkeys(support, Phase.REPLAY_SUPPORT))
     for node in graph.nodes:
         once = node.op == "call_function" and (_acts(node) or reads_old(node))
         if phases[node.name] is Phase.DEFERRABLE and (node.op == "placeholder" or once):

@@ -1,6 +1,5 @@
 """Graphs and charts of plans: as text for graphviz, as SVG, and as pictures by matplotlib."""
 
-from fxremat.inspect.drawings import dot, graphs
 from fxremat.plans.plan import Plan
 
 __all__ = ["to_dot"]
@@ -12,4 +11,6 @@ def to_dot(plan: Plan) -> str:
     Raises:
         OptionError: if the plan has no detail.
     """
+    from fxremat.inspect.drawings import dot, graphs  # not needed to train
+
     return dot.to_dot(graphs.joint_graph(plan))

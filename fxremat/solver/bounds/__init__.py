@@ -1,4 +1,4 @@
 """Bytes and seconds below which no plan goes, from minimum cuts.
 
-May import ``solver.mincut`` and ``solver.flat``.
+May import ``problem``, ``solver.flat`` and ``solver.mincut``.
 """

@@ -1,4 +1,4 @@
 """Plans proved the cheapest of their class, by mixed-integer programs.
 
-May import ``solver.flat`` and ``solver.pareto``.
+May import ``problem``, ``solver.flat`` and ``solver.pareto``.
 """

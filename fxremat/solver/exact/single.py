@@ -52,15 +52,15 @@ class Single(Formulation):
         when = [k for k in stages.need(op, self._when) if k <= first]
         self._when[op] = when
         late = [self._hoist(v) for v in self.table.makes[op]]
-        either = self.problem.ops[op].phase is Phase.DEFERRABLE
-        start = ONE if either and all(e.is_zero for e in late) else self.model.binary()
+        deferrable = self.problem.ops[op].phase is Phase.DEFERRABLE
+        start = ONE if deferrable and all(e.is_zero for e in late) else self.model.binary()
         if not when:
             start = ZERO
         later = [start] + [self.model.binary() for _ in when[1:]]
         for high, low in pairwise(later):
             self.model.at_least(high, low)
         self._later[op] = [*later, ZERO] if when else [ZERO]
-        if either:
+        if deferrable:
             self._hoists[op] = self.model.share() if start is not ONE else ZERO
             self.model.at_least(start + self._hoists[op], ONE)
             if self.problem.ops[op].fixed:

@@ -1,4 +1,4 @@
 """The save-or-recompute choice at given prices, as a certified minimum cut.
 
-May import ``problem``.
+May import ``base`` and ``problem``.
 """

@@ -176,7 +176,7 @@ class _Emitted:
     def __init__(self, problem: Problem, table: Table) -> None:
         self.problem, self.table = problem, table
         self.schedule: list[int] = []
-        self._either: set[int] = set()
+        self._deferrable: set[int] = set()
 
     def forward(self, stages: list[list[int]]) -> None:
         """Run stages."""
@@ -192,8 +192,8 @@ class _Emitted:
     def _feed(self, op: int) -> None:
         for v in self.table.reads[op]:
             maker = self.table.producer[v]
-            if self.problem.ops[maker].phase is Phase.DEFERRABLE and maker not in self._either:
-                self._either.add(maker)
+            if self.problem.ops[maker].phase is Phase.DEFERRABLE and maker not in self._deferrable:
+                self._deferrable.add(maker)
                 self._feed(maker)
                 self.schedule.append(maker)
 
