@@ -12,7 +12,7 @@ from fxremat.base.errors import BudgetError, RankError
 from fxremat.distributed.store import OWN, Store, wait
 from fxremat.frontend.analyze import Prepared
 from fxremat.planning.peers import MakePlan
-from fxremat.planning.planner import planner_of, reader_of
+from fxremat.planning.planner import Planner, planner_of, reader_of
 from fxremat.planning.reapply import recall
 from fxremat.plans.plan import Plan
 
@@ -152,15 +152,18 @@ def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
             f"the joint graphs of the ranks differ ({mine.graph} and {plan.graph}), though they "
             f"were traced from the same ops. Use the same versions of torch on all ranks, {OWN}"
         )
-    same = [replace(plan, graph=mine.graph)]
-    try:
-        found = recall(mine, same)
-    except ValueError:  # the leader's fusion feedback, or its choice within regions, differs
-        found = replace(recall(reader_of(ready), same), predicted_peak=plan.predicted_peak)
+    found = _replayed(ready, mine, replace(plan, graph=mine.graph))
     limit = plan.budget
     if limit is not None and ready.options.budget.nbytes is not None:
         limit += plan.reserved - held
-    found = replace(found, budget=limit, reserved=held)
+    # Regions leave out values by times, which differ from rank to rank, and so do these two then.
+    found = replace(
+        found,
+        budget=limit,
+        reserved=held,
+        baseline_peak=plan.baseline_peak,
+        floor=plan.floor,
+    )
     if limit is not None and found.predicted_peak > max(limit, plan.predicted_peak):
         message = (
             f"the plan that the ranks agree on peaks at {found.predicted_peak} bytes "
@@ -171,3 +174,14 @@ def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
             raise BudgetError(message, asked=limit, least=None)
         warnings.warn(message, stacklevel=2)
     return found
+
+
+def _replayed(ready: Prepared, mine: Planner, plan: Plan) -> Plan:
+    """A plan of another rank with the costs of this one."""
+    try:
+        return recall(mine, [plan])
+    except ValueError:  # the leader's fusion feedback, or its choice within regions, differs
+        found = recall(reader_of(ready), [plan])
+    # Without fusion the replay counts values that the code never makes.
+    fuses = ready.options.inner == "inductor"
+    return replace(found, predicted_peak=plan.predicted_peak) if fuses else found
