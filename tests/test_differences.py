@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import fxremat
-from fxremat.plans.plan import SavedValue
+from fxremat.plans.parts import SavedValue
 from tests.steps import curve, half
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import networkx as nx
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fxremat.base.errors import OptionError
 from fxremat.inspect.drawings import graphs
 from fxremat.inspect.drawings.dot import to_dot
 from fxremat.inspect.drawings.style import EDGES, NODES
@@ -230,9 +228,3 @@ def test_a_plan_from_a_file_draws_the_same() -> None:
     for make in ALL:
         assert to_dot(make(half())) == to_dot(make(again))
         assert to_svg(make(half())) == to_svg(make(again))
-
-
-def test_a_plan_without_detail_cannot_be_drawn() -> None:
-    for make in ALL:
-        with pytest.raises(OptionError, match="holds no detail"):
-            make(replace(half(), detail=None))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -18,7 +17,7 @@ from fxremat.inspect.drawings import charts
 from fxremat.inspect.dump import check_folder, dump_plan
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.solver.pareto import Point
 from fxremat.solver.seeds.cuts import baseline
 from tests.problems import chain
@@ -36,7 +35,7 @@ FRONTIER = {"frontier.svg", "frontier.png"}
 
 def small() -> Plan:
     problem = chain()
-    planner = Planner(Detail(problem, {}), "toy")
+    planner = Planner(Context(problem, {}), "toy")
     return planner.plan(Point.of(problem, baseline(problem)), None)
 
 
@@ -155,9 +154,3 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
 def test_checking_leaves_an_empty_folder(tmp_path: Path) -> None:
     check_folder(tmp_path / "new")
     assert names(tmp_path / "new") == set()
-
-
-def test_no_detail_no_dump(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="holds no detail"):
-        dump_plan(tmp_path / "new", replace(small(), detail=None))
-    assert not (tmp_path / "new").exists()

@@ -133,8 +133,8 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]
 
 
-def test_a_broken_detail_is_refused(tmp_path: Path) -> None:
+def test_a_broken_context_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(half().to_json().replace('"origins"', '"origin"'))
-    with pytest.raises(OptionError, match="not the detail of a plan"):
+    with pytest.raises(OptionError, match=r"missing required field `origins` - at `\$.context`"):
         Plan.load(path)

@@ -146,14 +146,9 @@ def _policy(text: str) -> tuple[str, str]:
 
 def _read(path: str) -> Plan | Frontier:
     text = read_text(path, "name what plan -o wrote")
+    kind = Frontier if '"frontier":' in text[:100] else Plan
     try:
-        data = json.loads(text)
-    except ValueError as error:
-        said = f"{path}: neither a plan nor a frontier, nor any JSON: {error}"
-        raise OptionError(said) from error
-    kind = Frontier if isinstance(data, dict) and "frontier" in data else Plan
-    try:
-        return kind.from_data(data)
+        return kind.from_json(text)
     except ValueError as error:
         raise OptionError(f"{path}: {error}") from error
 
@@ -242,7 +237,7 @@ def _explained(explainer: Explainer, name: str | None) -> dict[str, Any]:
             for i in explainer.at_peak()
         ]
         return {"peak": explainer.limit, "largest": top, "worth": worth}
-    verdict, origin = explainer.verdicts[name], explainer.detail.origin(name)
+    verdict, origin = explainer.verdicts[name], explainer.context.origin(name)
     return {
         **{n: getattr(verdict, n) for n in ("name", "nbytes", "choice", "runs", "reason")},
         "rebuild": verdict.rebuild,

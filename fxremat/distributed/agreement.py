@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from fxremat.base.budget import format_bytes
+from fxremat.base.codec import decode, encode
 from fxremat.base.errors import BudgetError, RankError
 from fxremat.distributed.store import OWN, Store, wait
 from fxremat.frontend.analyze import Prepared
 from fxremat.planning.peers import MakePlan
 from fxremat.planning.planner import Planner, planner_of, reader_of
 from fxremat.planning.reapply import recall
+from fxremat.plans.parts import Decision, Parts, Prediction
 from fxremat.plans.plan import Plan
 
 __all__ = ["FirstWriter", "Follower", "Leader"]
@@ -91,7 +93,7 @@ class Follower(_Shared):
         number, last = 0, None
         while (said := self._read(f"plan {number}")) != END:
             last, number = _plan(said), number + 1
-        return last is None or last.backward_schedule == plan.backward_schedule
+        return last is None or last.decision.backward_schedule == plan.backward_schedule
 
     def finish(self, plan: Plan | None) -> None:
         """Nobody waits for this rank."""
@@ -115,7 +117,7 @@ class FirstWriter(_Shared):
         """Whether no plan has been left yet, or this one has."""
         said: list[tuple[str, ...]] = []
         while self.store.check([f"plan {len(said)}"]):
-            said.append(_plan(self.store.get(f"plan {len(said)}")).backward_schedule)
+            said.append(_plan(self.store.get(f"plan {len(said)}")).decision.backward_schedule)
         return not said or plan.backward_schedule in said
 
     def finish(self, plan: Plan | None) -> None:
@@ -125,7 +127,7 @@ class FirstWriter(_Shared):
 
 
 def _text(plan: Plan) -> str:
-    return replace(plan, detail=None).to_json()
+    return encode({"format": 1, **vars(plan.parts)})
 
 
 def _failure(error: Exception) -> str:
@@ -133,38 +135,39 @@ def _failure(error: Exception) -> str:
     return json.dumps({"failed": f"{type(error).__name__}: {error}", "budget": least})
 
 
-def _plan(said: bytes) -> Plan:
+def _plan(said: bytes) -> Parts:
     """The plan that another rank left, or the error for which it left none."""
     data = json.loads(said)
     if "failed" not in data:
-        return Plan.from_json(said.decode())
+        return decode(said.decode(), Parts, "a plan", {1: dict})
     message = f"the rank that plans for the others could not: {data['failed']}"
     if data["budget"] is not None:
         raise BudgetError(message, **data["budget"])
     raise RankError(message)
 
 
-def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
+def _taken(ready: Prepared, parts: Parts, reserved: int) -> Plan:
     """A plan of another rank for the graph of this one, held to the budget of this one."""
-    mine, ops = planner_of(ready), ready.detail.op_index
-    if not ops.keys() >= {*plan.forward, *plan.backward_schedule}:
+    mine, ops, decision = planner_of(ready), ready.context.op_index, parts.decision
+    if not ops.keys() >= {*decision.forward, *decision.backward_schedule}:
         raise RankError(
-            f"the joint graphs of the ranks differ ({mine.graph} and {plan.graph}), though they "
-            f"were traced from the same ops. Use the same versions of torch on all ranks, {OWN}"
+            f"the joint graphs of the ranks differ ({mine.graph} and {decision.graph}), though "
+            f"they were traced from the same ops. Use the same versions of torch "
+            f"on all ranks, {OWN}"
         )
-    found = _replayed(ready, mine, replace(plan, graph=mine.graph))
-    limit = plan.budget
+    found = _replayed(ready, mine, replace(decision, graph=mine.graph), parts.prediction)
+    limit = decision.budget
     if limit is not None and ready.options.budget.nbytes is not None:
-        limit += plan.reserved - held
+        limit += decision.reserved - reserved
     # Regions leave out values by times, which differ from rank to rank, and so do these two then.
     found = replace(
         found,
         budget=limit,
-        reserved=held,
-        baseline_peak=plan.baseline_peak,
-        floor=plan.floor,
+        reserved=reserved,
+        baseline_peak=parts.prediction.baseline_peak,
+        floor=parts.prediction.floor,
     )
-    if limit is not None and found.predicted_peak > max(limit, plan.predicted_peak):
+    if limit is not None and found.predicted_peak > max(limit, parts.prediction.predicted_peak):
         message = (
             f"the plan that the ranks agree on peaks at {found.predicted_peak} bytes "
             f"({format_bytes(found.predicted_peak)}) here, above the budget of {limit} bytes: ops "
@@ -176,12 +179,12 @@ def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
     return found
 
 
-def _replayed(ready: Prepared, mine: Planner, plan: Plan) -> Plan:
-    """A plan of another rank with the costs of this one."""
+def _replayed(ready: Prepared, mine: Planner, decision: Decision, there: Prediction) -> Plan:
+    """A decision of another rank with the costs of this one."""
     try:
-        return recall(mine, [plan])
+        return recall(mine, [decision])
     except ValueError:  # the leader's fusion feedback, or its choice within regions, differs
-        found = recall(reader_of(ready), [plan])
+        found = recall(reader_of(ready), [decision])
     # Without fusion the replay counts values that the code never makes.
     fuses = ready.options.inner == "inductor"
-    return replace(found, predicted_peak=plan.predicted_peak) if fuses else found
+    return replace(found, predicted_peak=there.predicted_peak) if fuses else found

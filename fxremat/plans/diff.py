@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fxremat.base.budget import format_bytes
-from fxremat.plans.plan import Plan, SavedValue
+from fxremat.plans.parts import SavedValue
+from fxremat.plans.plan import Plan
 
 __all__ = ["Diff", "diff"]
 

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
 
 from fxremat.base.budget import format_bytes
+from fxremat.base.codec import decode, encode
 from fxremat.plans.notebook import table
+from fxremat.plans.parts import Parts, upgraded_context, upgraded_parts
 from fxremat.plans.plan import Plan
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 
 __all__ = ["Frontier", "knee"]
 
-FORMAT = 1
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class _File:
+    frontier: Annotated[tuple[Parts, ...], msgspec.Meta(min_length=1)]
+    strategies: dict[str, Parts]
+    context: Context
+
+
+def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """A frontier of format 1."""
+    return {
+        "frontier": [upgraded_parts(p) for p in data["frontier"]],
+        "strategies": {name: upgraded_parts(p) for name, p in data["strategies"].items()},
+        "context": upgraded_context(data["detail"]),
+    }
 
 
 @dataclass(frozen=True)
@@ -50,14 +69,14 @@ class Frontier(Sequence[Plan]):
 
     def to_json(self) -> str:
         """The frontier as JSON text; :meth:`from_json` reads it back."""
-        detail = self.plans[0].detail
-        data = {
-            "format": FORMAT,
-            "frontier": [p.to_data() for p in self.plans],
-            "strategies": {name: p.to_data() for name, p in self.strategies.items()},
-            "detail": None if detail is None else detail.to_data(),
-        }
-        return json.dumps(data, separators=(",", ":"))
+        return encode(
+            {
+                "format": FORMAT,
+                "frontier": [p.parts for p in self.plans],
+                "strategies": {name: p.parts for name, p in self.strategies.items()},
+                "context": self.plans[0].context,
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Frontier:
@@ -66,24 +85,9 @@ class Frontier(Sequence[Plan]):
         Raises:
             ValueError: if the text is not a frontier or comes from another format.
         """
-        return cls.from_data(json.loads(text))
-
-    @classmethod
-    def from_data(cls, data: Any) -> Frontier:
-        """Read what the JSON text holds.
-
-        Raises:
-            ValueError: if it is not a frontier or comes from another format.
-        """
-        if not isinstance(data, dict) or data.get("format") != FORMAT or "frontier" not in data:
-            raise ValueError(f"not a frontier of format {FORMAT}; write it again with to_json()")
-        detail = None if data["detail"] is None else Detail.from_data(data["detail"])
-
-        def plan(one: object) -> Plan:
-            return replace(Plan.from_data(one), detail=detail)
-
-        plans = tuple(plan(one) for one in data["frontier"])
-        return cls(plans, {name: plan(one) for name, one in data["strategies"].items()})
+        file = decode(text, _File, "a frontier", {1: _upgraded, FORMAT: dict})
+        strategies = {name: Plan.of(p, file.context) for name, p in file.strategies.items()}
+        return cls(tuple(Plan.of(p, file.context) for p in file.frontier), strategies)
 
     def __str__(self) -> str:
         """A table, one plan a line."""

@@ -1,97 +1,41 @@
-"""A plan: what is saved, in which order the backward computes, and what that is predicted to cost.
+"""A plan: a decision, what it is predicted to cost, and the context that both are about.
 
-A plan names ops and values as the joint graph does, so it can be printed, compared, written to a
-file and applied again to the same graph.
+The decision names ops and values as the joint graph does, so it can be printed, compared, sent to
+other processes and applied again to the same graph.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from os import PathLike
 from typing import Any
 
 from fxremat.base.budget import format_bytes
+from fxremat.base.codec import Upgrade, decode, encode
 from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
 from fxremat.plans.notebook import lines_as_table
-from fxremat.problem.provenance import Detail
+from fxremat.plans.parts import Decision, Parts, Prediction, upgraded_context, upgraded_parts
+from fxremat.problem.context import Context
 
-__all__ = ["Plan", "SavedValue", "summary"]
+__all__ = ["Plan", "summary"]
 
-FORMAT = 5
-RENAMED = {"schedule": "backward_schedule", "held": "reserved"}  # of format 4
-LISTS = ("forward", "backward_schedule", "recomputed")  # of names of ops
-KINDS: dict[str, tuple[tuple[type, ...], str]] = {  # of fields as JSON has them
-    "graph": ((str,), "a hash"),
-    "budget": ((int, type(None)), "a number of bytes or null"),
-    "complete": ((bool,), "true or false"),
-    **dict.fromkeys(
-        ("predicted_peak", "baseline_peak", "floor", "recompute_flops", "reserved"),
-        ((int,), "a whole number"),
-    ),
-    **dict.fromkeys(
-        ("recompute_seconds", "lower_bound_seconds", "step_seconds"), ((int, float), "a number")
-    ),
-    **dict.fromkeys((*LISTS, "saved"), ((list, tuple), "a list")),
-}
+FORMAT = 6
 
 
-@dataclass(frozen=True, slots=True)
-class SavedValue:
-    """A value that the forward hands to the backward.
-
-    Attributes:
-        name: node of the joint graph that yields it.
-        nbytes: bytes that saving it costs; 0 if the step holds it anyway.
-    """
-
-    name: str
-    nbytes: int
-
-
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, kw_only=True)
+class Plan(Decision, Prediction):
     """How one graph is split and replayed; all of it is fixed when the graph is compiled.
 
+    A plan has the attributes of its decision and of its prediction, and one more.
+
     Attributes:
-        graph: fingerprint of the joint graph that the plan belongs to.
-        budget: limit on the peak in bytes, or None for no limit.
-        predicted_peak: most bytes that the region holds at one moment of the step.
-        baseline_peak: the same for the plan that recomputes nothing.
-        floor: bytes below which no plan of this graph can go.
-        recompute_seconds: predicted time of the recomputed ops.
-        lower_bound_seconds: time below which no plan within the budget can recompute.
-        step_seconds: predicted time of a step that recomputes nothing.
-        recompute_flops: floating-point operations of the recomputed ops.
-        saved: values that the forward hands to the backward, in graph order.
-        forward: ops in the order in which the forward runs them.
-        backward_schedule: ops in the order in which the backward runs them, with repeats.
-        recomputed: forward ops that the backward runs again, once for each further run.
-        reserved: bytes that other graphs held for their backward when this one was planned; a
-            budget for the step has been lowered by them.
-        complete: False if a time limit stopped the search.
-        detail: the problem that it solves and where its ops come from; not compared.
+        context: the problem that it solves and where its ops come from; not compared.
     """
 
-    graph: str
-    budget: int | None
-    predicted_peak: int
-    baseline_peak: int
-    floor: int
-    recompute_seconds: float
-    lower_bound_seconds: float
-    step_seconds: float
-    recompute_flops: int
-    saved: tuple[SavedValue, ...]
-    forward: tuple[str, ...]
-    backward_schedule: tuple[str, ...]
-    recomputed: tuple[str, ...]
-    reserved: int = 0
-    complete: bool = True
-    detail: Detail | None = field(default=None, compare=False, repr=False)
+    context: Context = field(compare=False, repr=False)
 
     @property
     def saved_bytes(self) -> int:
@@ -116,64 +60,23 @@ class Plan:
         """How often each recomputed op runs again."""
         return dict(Counter(self.recomputed))
 
-    @property
-    def known(self) -> Detail:
-        """The detail.
-
-        Raises:
-            OptionError: if the plan has none.
-        """
-        if self.detail is None:
-            raise OptionError(
-                "the plan holds no detail (Plan.detail is None), so it cannot be explained or "
-                "drawn; take one from backend.plans, fxremat.plan() or a file written of these"
-            )
-        return self.detail
-
-    def to_data(self) -> dict[str, Any]:
-        """The plan without its detail as what JSON can hold; :meth:`from_data` reads it back."""
-        data = {"format": FORMAT, **asdict(replace(self, detail=None))}
-        return data
-
     @classmethod
-    def from_data(cls, data: Any) -> Plan:
-        """Read what :meth:`to_data` made, with or without a detail.
+    def of(cls, parts: Parts, context: Context) -> Plan:
+        """The plan of a decision and a prediction in a context."""
+        return cls(**vars(parts.decision), **vars(parts.prediction), context=context)
 
-        Raises:
-            ValueError: if it is not a plan or comes from another format.
-        """
-        if isinstance(data, dict) and "frontier" in data:
-            raise ValueError("a frontier, not a plan; take one of its plans, or show it as it is")
-        if not isinstance(data, dict) or data.get("format") not in (4, FORMAT):
-            raise ValueError(f"not a plan of format {FORMAT}; write it again with to_json()")
-        given = {name: value for name, value in data.items() if name != "format"}
-        if data["format"] == 4:
-            given = {RENAMED.get(name, name): value for name, value in given.items()}
-        names = {f.name for f in fields(cls)}
-        if set(given) != names:
-            odd = ", ".join(sorted(set(given) ^ names))
-            raise ValueError(f"not a plan: fields missing or unknown: {odd}")
-        if given["detail"] is not None:
-            given["detail"] = Detail.from_data(given["detail"])
-        for name, (kinds, what) in KINDS.items():
-            if type(given[name]) not in kinds:
-                raise ValueError(f"not a plan: {name} is {given[name]!r}, not {what}")
-        try:
-            given["saved"] = tuple(SavedValue(**v) for v in given["saved"])
-        except TypeError as error:
-            raise ValueError(f"not a plan: saved is {given['saved']!r}: {error}") from error
-        for name in LISTS:
-            given[name] = tuple(map(str, given[name]))
-        return cls(**given)
+    @property
+    def parts(self) -> Parts:
+        """The plan without its context."""
+        decision, prediction = (
+            {f.name: getattr(self, f.name) for f in fields(kind)} for kind in (Decision, Prediction)
+        )
+        return Parts(decision=Decision(**decision), prediction=Prediction(**prediction))
 
     def to_json(self) -> str:
         """The plan as JSON text, the same for the same plan; :meth:`from_json` reads it back."""
-        data = self.to_data()
-        del data["detail"]
-        detail = None if self.detail is None else self.detail.to_data()
-        # The plan is for readers too; its long detail goes on one line.
-        shown = json.dumps(data, indent=1).removesuffix("\n}")
-        return f'{shown},\n "detail": {json.dumps(detail, separators=(",", ":"))}\n}}'
+        parts = {"format": FORMAT, **vars(self.parts), "context": self.context}
+        return encode(parts, shown=("decision", "prediction"))
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -182,11 +85,8 @@ class Plan:
         Raises:
             ValueError: if the text is not a plan or comes from another format.
         """
-        try:
-            data = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"not a plan, nor any JSON: {error}") from error
-        return cls.from_data(data)
+        parts = decode(text, _File, "a plan", UPGRADES)
+        return cls.of(parts, parts.context)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan to a file; :meth:`load` or ``fxremat.backend(plan=path)`` read it.
@@ -227,7 +127,7 @@ class Plan:
             *(f"            {format_bytes(v.nbytes):>12}  {v.name}" for v in top if v.nbytes),
             f"recomputed  {len(self.recomputed)} runs of {len(self.repeats)} ops",
         ]
-        resident = None if self.detail is None else self.detail.resident
+        resident = self.context.resident
         if resident is not None:
             lines.append(f"besides     {resident}")
             total, before = (resident.total(p) for p in (self.predicted_peak, self.baseline_peak))
@@ -246,6 +146,29 @@ class Plan:
     def _repr_html_(self) -> str:
         """The plan in a notebook: what ``print`` shows, as a table."""
         return lines_as_table(str(self), 12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File(Parts):
+    context: Context
+
+
+def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """A plan of formats 4 and 5: one object, with its context as "detail"."""
+    if data["detail"] is None:
+        raise ValueError("a plan of an older format without its detail; plan the model again")
+    return {**upgraded_parts(data), "context": upgraded_context(data["detail"])}
+
+
+def _refused(data: dict[str, Any]) -> dict[str, Any]:
+    raise ValueError("a frontier, not a plan; take one of its plans, or show it as it is")
+
+
+UPGRADES: dict[int, Upgrade] = {
+    **dict.fromkeys((1, 2), _refused),
+    **dict.fromkeys((4, 5), _upgraded),
+    FORMAT: dict,
+}
 
 
 def summary(plan: Plan, seconds: float) -> str:

@@ -26,19 +26,19 @@ How a plan for a problem runs
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from fxremat.base.codec import decode, encode
 from passes.phases import Phase
 
-__all__ = ["Kind", "Op", "Phase", "Problem", "Value"]
+__all__ = ["Kind", "Op", "Phase", "Problem", "Value", "upgraded"]
 
-FORMAT = 2
-RENAMED = {"held": "is_output"}  # of format 1, and so are the phases below
+FORMAT = 3
+OLD_NAMES = {"held": "is_output", "again": "replay_inputs", "again_workspace": "replay_workspace"}
 OLD_PHASES = {"early": Phase.REPLAY_SUPPORT, "either": Phase.DEFERRABLE}
 
 
@@ -82,8 +82,8 @@ class Op:
         workspace: bytes it holds while it runs beyond its inputs and outputs.
         phase: where it runs when nothing is recomputed.
         fixed: why it may not be run again, or "".
-        again: indices of further values that it reads when it runs again.
-        again_workspace: bytes that it holds on top of its workspace when it runs again.
+        replay_inputs: indices of further values that it reads when it runs again.
+        replay_workspace: bytes that it holds on top of its workspace when it runs again.
     """
 
     name: str
@@ -94,8 +94,8 @@ class Op:
     workspace: int = 0
     phase: Phase = Phase.FORWARD
     fixed: str = ""
-    again: tuple[int, ...] = ()
-    again_workspace: int = 0
+    replay_inputs: tuple[int, ...] = ()
+    replay_workspace: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Problem:
         return tuple(found)
 
     @cached_property
-    def needed(self) -> frozenset[int]:
+    def required(self) -> frozenset[int]:
         """Indices of the DEFERRABLE ops that the backward cannot do without."""
         found: set[int] = set()
         stack = list(self.backward)
@@ -148,21 +148,11 @@ class Problem:
     def step_seconds(self) -> float:
         """Predicted time of a step that recomputes nothing, in seconds."""
         forward = (o for o in self.forward if self.ops[o].phase is Phase.FORWARD)
-        return sum(self.ops[o].seconds for o in (*forward, *sorted(self.needed), *self.backward))
+        return sum(self.ops[o].seconds for o in (*forward, *sorted(self.required), *self.backward))
 
     def to_json(self) -> str:
         """The problem as JSON text; :meth:`from_json` reads it back."""
-        return json.dumps(self.to_data(), separators=(",", ":"))
-
-    def to_data(self) -> dict[str, Any]:
-        """The problem as what JSON can hold; :meth:`from_data` reads it back."""
-        return {
-            "format": FORMAT,
-            "values": [_thin(asdict(v), Value) for v in self.values],
-            "ops": [_thin(asdict(o), Op) for o in self.ops],
-            "forward": self.forward,
-            "backward": self.backward,
-        }
+        return encode({"format": FORMAT, **{f.name: getattr(self, f.name) for f in fields(self)}})
 
     @classmethod
     def from_json(cls, text: str) -> Problem:
@@ -171,41 +161,18 @@ class Problem:
         Raises:
             ValueError: if the text is not a problem or comes from another format.
         """
-        return cls.from_data(json.loads(text))
-
-    @classmethod
-    def from_data(cls, data: Any) -> Problem:
-        """Read what :meth:`to_data` made.
-
-        Raises:
-            ValueError: if it is not a problem or comes from another format.
-        """
-        if not isinstance(data, dict) or data.get("format") not in (1, FORMAT):
-            raise ValueError(f"not a problem of format {FORMAT}; write it again with to_json()")
-        return cls(
-            values=tuple(_value(v) for v in data["values"]),
-            ops=tuple(_op(o) for o in data["ops"]),
-            forward=tuple(data["forward"]),
-            backward=tuple(data["backward"]),
-        )
+        return decode(text, cls, "a problem", {1: upgraded, 2: upgraded, FORMAT: dict})
 
 
-def _thin(data: dict[str, Any], kind: type) -> dict[str, Any]:
-    """Leave out what equals the default, so that big problems make small files."""
-    fields = kind.__dataclass_fields__  # type: ignore[attr-defined]
-    return {k: v for k, v in data.items() if v != fields[k].default}
+def upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """A problem of formats 1 and 2, as JSON has it, in the terms of the last one."""
 
+    def renamed(item: dict[str, Any]) -> dict[str, Any]:
+        found = {OLD_NAMES.get(name, name): given for name, given in item.items()}
+        phase = found.get("phase")
+        return {**found, "phase": OLD_PHASES[phase]} if phase in OLD_PHASES else found
 
-def _value(data: dict[str, Any]) -> Value:
-    data = {RENAMED.get(name, name): given for name, given in data.items()}
-    return Value(**{**data, "kind": Kind(data.get("kind", Kind.COMPUTED))})
-
-
-def _op(data: dict[str, Any]) -> Op:
-    said = data.get("phase", Phase.FORWARD)
-    phase = OLD_PHASES.get(said) or Phase(said)
-    tuples = {name: tuple(data.get(name, ())) for name in ("inputs", "outputs", "again")}
-    return Op(**{**data, **tuples, "phase": phase})
+    return {**data, **{part: list(map(renamed, data[part])) for part in ("values", "ops")}}
 
 
 def _check(problem: Problem) -> None:
@@ -221,10 +188,10 @@ def _check(problem: Problem) -> None:
             op = problem.ops[index]
             if op.phase not in phases:
                 raise ValueError(f"{op.name}: a {op.phase} op may not stand in this order")
-            for value in (*op.inputs, *op.outputs, *op.again):
+            for value in (*op.inputs, *op.outputs, *op.replay_inputs):
                 if not 0 <= value < count:
                     raise ValueError(f"{op.name}: there is no value {value}, only {count} values")
-            for value in (*op.inputs, *op.again):
+            for value in (*op.inputs, *op.replay_inputs):
                 if not made[value]:
                     name = problem.values[value].name
                     raise ValueError(f"{op.name} reads {name} before any op has made it")

@@ -73,12 +73,12 @@ def timeline_chart(plan: Plan, path: str | PathLike[str]) -> None:
     """Draw what is live at each op of the step, by why it is there.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         path: of the file; its suffix, ``.svg`` or ``.png``, says what it is.
 
     Raises:
-        OptionError: if the plan has no detail, matplotlib is missing, the suffix is another one, or
-            the file cannot be written.
+        OptionError: if matplotlib is missing, the suffix is another one, or the
+            file cannot be written.
     """
     explainer = Explainer(plan)
     line, before = explainer.occupancy, baseline_levels(explainer)

@@ -1,20 +1,19 @@
 """What a plan is about, as plain data: the problem that it solves, and where its ops come from.
 
-A plan alone names ops and values. With its detail it can be explained, drawn and planned anew
+A plan's decision names ops and values. With its context it can be explained, drawn and planned anew
 from its file, without torch, the model or the machine that made it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from fxremat.base.budget import format_bytes
 from fxremat.problem.types import Problem
 
-__all__ = ["Detail", "Origin", "Resident"]
+__all__ = ["Context", "Origin", "Resident"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class Resident:
 
 
 @dataclass(frozen=True)
-class Detail:
+class Context:
     """What a plan is about.
 
     Attributes:
@@ -129,34 +128,3 @@ class Detail:
     def origin(self, name: str) -> Origin:
         """Where a node comes from; an empty origin for one that is not known."""
         return self.origins.get(name) or Origin("", "")
-
-    def to_data(self) -> dict[str, Any]:
-        """The detail as what JSON can hold; :meth:`from_data` reads it back."""
-        return {
-            "problem": self.problem.to_data(),
-            "origins": {name: list(asdict(o).values()) for name, o in self.origins.items()},
-            "device": self.device,
-            "inner": self.inner,
-            "weights": dict(self.weights),
-            "resident": None if self.resident is None else asdict(self.resident),
-        }
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Detail:
-        """Read what :meth:`to_data` made.
-
-        Raises:
-            ValueError: if it is not a detail.
-        """
-        try:
-            held = data["resident"]
-            return cls(
-                problem=Problem.from_data(data["problem"]),
-                origins={name: Origin(*fields) for name, fields in data["origins"].items()},
-                device=data["device"],
-                inner=data["inner"],
-                weights=dict(data["weights"]),
-                resident=None if held is None else Resident(**held),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not the detail of a plan: {error}") from error
