@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fxremat.base.budget import Budget, format_bytes
+from fxremat.base.budget import Budget, Limit, format_bytes, resolve
 from fxremat.base.errors import BudgetError
 
 
@@ -33,7 +33,7 @@ from fxremat.base.errors import BudgetError
 def test_bytes(spec: object, nbytes: int) -> None:
     budget = Budget.parse(spec)
     assert budget == Budget(nbytes=nbytes)
-    assert budget.limit(10) == nbytes
+    assert resolve(budget, 10).nbytes == nbytes
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,27 @@ def test_fraction(spec: object, fraction: float) -> None:
     budget = Budget.parse(spec)
     assert budget == Budget(fraction=fraction)
     assert type(budget.fraction) is float
-    assert budget.limit(1000) == fraction * 1000
+    assert resolve(budget, 1000).nbytes == fraction * 1000
 
 
 def test_fraction_is_rounded_down_from_its_decimal_value() -> None:
-    assert Budget.parse(0.5).limit(7) == 3
+    assert resolve(Budget.parse(0.5), 7).nbytes == 3
     assert 0.29 * 100 < 29  # what a product of floats would floor to 28
-    assert Budget.parse(0.29).limit(100) == 29
-    assert Budget.parse(1.0).limit(2**60 + 1) == 2**60 + 1
+    assert resolve(Budget.parse(0.29), 100).nbytes == 29
+    assert resolve(Budget.parse(1.0), 2**60 + 1).nbytes == 2**60 + 1
 
 
 def test_none_and_min() -> None:
     assert Budget.parse(None) == Budget()
-    assert Budget.parse(None).limit(10) is None
+    assert resolve(Budget.parse(None), 10, 3, 2) == Limit(None, None)
     assert Budget.parse(" MIN ").smallest
-    assert Budget.parse("min").limit(10) == 0
+    assert resolve(Budget.parse("min"), 10, 3, 2) == Limit(None, None)
     assert not Budget.parse(0.5).smallest
+
+
+def test_what_is_reserved_lowers_bytes_alone_and_a_margin_the_target_alone() -> None:
+    assert resolve(Budget.parse(100), 1000, reserved=30, margin=5) == Limit(70, 65)
+    assert resolve(Budget.parse(0.5), 1000, reserved=30, margin=5) == Limit(500, 495)
 
 
 def test_a_budget_is_itself_hashable_and_frozen() -> None:
@@ -126,7 +131,7 @@ def test_digits_are_bytes(n: int) -> None:
 
 @given(st.floats(0, 1, exclude_min=True), st.integers(0, 2**60))
 def test_a_fraction_never_exceeds_the_baseline(fraction: float, peak: int) -> None:
-    limit = Budget.parse(fraction).limit(peak)
+    limit = resolve(Budget.parse(fraction), peak).nbytes
     assert limit is not None
     assert 0 <= limit <= peak
 

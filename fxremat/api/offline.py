@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
-from fxremat.base.budget import Budget, BudgetLike, format_bytes
+from fxremat.base.budget import Budget, BudgetLike, format_bytes, resolve
 from fxremat.base.errors import BudgetError, OptionError
 from fxremat.costs import devices, workspace
 from fxremat.costs.model_states import Optimizer, resident
@@ -162,21 +162,21 @@ def _ready(
     return replace(ready, context=replace(ready.context, resident=held))
 
 
-def _left(memory: object, context: Context) -> int:
+def _left(memory: object, context: Context) -> int | None:
     """What a limit on all memory leaves for the peak of the plan."""
-    try:
-        limit = Budget.parse(memory).nbytes
-    except BudgetError:
-        limit = None
-    if limit is None:
-        raise BudgetError(f"memory={memory!r}: not a number of bytes; write one such as '80GiB'")
     held = context.resident
     assert held is not None
-    if held.total(0) >= limit:
+    try:
+        asked = Budget.parse(memory)
+    except BudgetError:
+        asked = Budget()
+    if asked.nbytes is None:
+        raise BudgetError(f"memory={memory!r}: not a number of bytes; write one such as '80GiB'")
+    if held.total(0) >= asked.nbytes:
         raise BudgetError(
-            f"memory={memory!r}: {limit} bytes; parameters, optimizer and the rest take "
+            f"memory={memory!r}: {asked.nbytes} bytes; parameters, optimizer and the rest take "
             f"{held.total(0)} bytes ({format_bytes(held.total(0))}) alone: {held}. Shard or "
             "offload them, or take a larger device",
-            asked=limit,
+            asked=asked.nbytes,
         )
-    return limit - held.during
+    return resolve(asked, 0, reserved=held.during).nbytes

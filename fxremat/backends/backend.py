@@ -18,7 +18,7 @@ from typing import Any, Unpack
 from torch import fx
 
 from fxremat.backends.inductor import Attempt, trains
-from fxremat.backends.pending_backwards import Ledger
+from fxremat.backends.pending_backwards import PendingBackwards
 from fxremat.base.budget import BudgetLike
 from fxremat.base.errors import OptionError
 from fxremat.distributed.rendezvous import meet
@@ -51,7 +51,7 @@ class Backend:
         self.options = options
         self.plans: list[Plan] = []
         self.timings: list[dict[str, float]] = []
-        self._ledger = Ledger(options.budget.nbytes)
+        self._pending = PendingBackwards(options.budget)
         if options.dump is not None:
             from fxremat.inspect.dump import check_folder  # draws, which a backend alone need not
 
@@ -84,14 +84,16 @@ class Backend:
         made: list[Plan] = []
 
         def partition(joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Halves:
-            held = self._ledger.held()
-            planned = plan_joint(joint, num_fwd_outputs, self.options, held=held, peers=peers)
+            reserved = self._pending.reserved()
+            planned = plan_joint(
+                joint, num_fwd_outputs, self.options, reserved=reserved, peers=peers
+            )
             made.append(planned.plan)
             self._take(planned.plan, planned)
             return planned.split.forward, planned.split.backward
 
         run = torch_internals.compile_with_aot(module, example_inputs, compiler, partition)
-        return self._ledger.watch(run, made[-1] if made else None)
+        return self._pending.watch(run, made[-1] if made else None)
 
     def _meet(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Peers:
         if self.options.ranks == "own" or not trains(example_inputs):
@@ -102,14 +104,14 @@ class Backend:
         self, module: fx.GraphModule, example_inputs: Sequence[Any], peers: Peers
     ) -> Callable[..., Any]:
         """Compile, and plan again with what the code tells until it is as asked for."""
-        attempt = Attempt(self.options, self._ledger.held(), peers)
+        attempt = Attempt(self.options, self._pending.reserved(), peers)
         while not attempt.compile(module, example_inputs):
             log.info("compiled code is %d bytes over the budget; planning again", attempt.excess)
         peers.finish(attempt.plan)
         if attempt.plan is not None:
             self._take(attempt.plan, attempt.planned)
         assert attempt.compiled.run is not None  # compile() returned
-        return self._ledger.watch(attempt.compiled.run, attempt.plan)
+        return self._pending.watch(attempt.compiled.run, attempt.plan)
 
     def _take(self, plan: Plan, planned: Planned | None) -> None:
         """Keep a plan; ``planned`` is None where it came with code that had been kept."""

@@ -22,7 +22,7 @@ from torch import fx
 
 from fxremat.backends import plan_cache
 from fxremat.backends.plan_cache import Record, key_of
-from fxremat.base.budget import format_bytes
+from fxremat.base.budget import format_bytes, resolve
 from fxremat.base.errors import BudgetError
 from fxremat.constraints.user import marks_in
 from fxremat.costs.tensor_meta import signature
@@ -43,7 +43,7 @@ class Attempt:
 
     Args:
         options: the backend's.
-        held: bytes that other graphs of the step hold meanwhile.
+        reserved: bytes that other graphs of the step hold meanwhile.
         peers: the other processes that compile this graph.
 
     Attributes:
@@ -51,7 +51,7 @@ class Attempt:
         excess: bytes by which the last compiled code was above the budget.
     """
 
-    def __init__(self, options: Options, held: int = 0, peers: Peers | None = None) -> None:
+    def __init__(self, options: Options, reserved: int = 0, peers: Peers | None = None) -> None:
         from passes.inductor import Compiled
 
         self.options = options
@@ -63,7 +63,7 @@ class Attempt:
         self._baseline: int | None = None
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
-        self._held = held
+        self._reserved = reserved
         self._peers = peers or SingleProcess()
         self._key: str | None = None
         self._training = True
@@ -76,7 +76,7 @@ class Attempt:
             BudgetError: if it is not, after several plans, and the closest is not asked for.
         """
         if not self._rounds:
-            self._key = key_of(module, example_inputs, self.options, self._held)
+            self._key = key_of(module, example_inputs, self.options, self._reserved)
             self._known = None if self._key is None else plan_cache.load(self._key)
             if self._known is not None:
                 self._feedback = self._known.feedback
@@ -187,8 +187,8 @@ class Attempt:
         if plan.recomputed:
             return plan
         baseline = max(plan.baseline_peak, peak)
-        fraction = self.options.budget.fraction is not None
-        budget = self.options.budget.limit(baseline) if fraction else plan.budget
+        limit = resolve(self.options.budget, baseline, self._reserved).nbytes
+        budget = plan.budget if limit is None else limit
         return replace(plan, baseline_peak=baseline, budget=budget)
 
     def _peak(self) -> int | None:
@@ -198,9 +198,9 @@ class Attempt:
         values = self.planned.problem.values
         saved = {v.name: v.nbytes for v in self.planned.plan.saved}
         peaks = self.compiled.peaks(saved)
-        held = sum(v.nbytes for v in values if v.is_output)
+        returned = sum(v.nbytes for v in values if v.is_output)
         handed_in = sum(v.nbytes for v in values if v.kind is Kind.TANGENT)
-        return None if peaks is None else max(peaks[0], held + handed_in + peaks[1])
+        return None if peaks is None else max(peaks[0], returned + handed_in + peaks[1])
 
     def _partition(
         self, joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
@@ -211,7 +211,7 @@ class Attempt:
             self.options,
             external_workspaces,
             self._marks,
-            self._held,
+            self._reserved,
             self._peers,
             replace(self._feedback, baseline=self._baseline),
         )

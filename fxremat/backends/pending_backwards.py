@@ -2,7 +2,7 @@
 
 A model that breaks into several graphs runs their forwards one after the other and their backwards
 in reverse. While a later graph runs, what earlier ones have returned and handed to their backward
-is live too. The ledger notes the storages of each call and asks them whether they are alive; a call
+is live too. :class:`PendingBackwards` notes the storages of each call and asks them whether they are alive; a call
 is struck out once its node of autograd has run or is gone. That needs no hold on the compiled code,
 which may come from a cache.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from fxremat.base.budget import format_bytes
+from fxremat.base.budget import Budget, format_bytes, resolve
 from fxremat.plans.plan import Plan
 from passes.torch_internals import (
     FakeTensor,
@@ -31,7 +31,7 @@ from passes.torch_internals import (
     storage_key,
 )
 
-__all__ = ["Ledger"]
+__all__ = ["PendingBackwards"]
 
 Run = Callable[..., Any]
 DEPTH = 4  # views between an output and its graph's node of autograd
@@ -59,19 +59,19 @@ class _Call:
 
 
 @dataclass
-class Ledger:
+class PendingBackwards:
     """Storages that graphs have made for backwards to come; for use from any thread.
 
     Attributes:
-        budget: bytes that all graphs of a step may hold together, or None; then nothing is noted.
+        budget: of all graphs of a step together; if it is not in bytes, nothing is noted.
     """
 
-    budget: int | None
+    budget: Budget
     _calls: list[_Call] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _warned: set[str] = field(default_factory=set)
 
-    def held(self) -> int:
+    def reserved(self) -> int:
         """Bytes that are alive of what graphs have made whose backward has not run."""
         total: dict[int, int] = {}
         with self._lock:
@@ -87,7 +87,7 @@ class Ledger:
         It warns, once for each plan, where the step will exceed its budget because more is held
         than when the plan was made: a second forward before the first backward, for instance.
         """
-        if self.budget is None or plan is None:
+        if self.budget.nbytes is None or plan is None:
             return run
 
         @functools.wraps(run)
@@ -120,13 +120,13 @@ class Ledger:
             self._calls = [call for call in self._calls if not call.fake]
 
     def _warn(self, plan: Plan) -> None:
-        held = self.held()
-        over = held + plan.predicted_peak - (self.budget or 0)
-        if over > 0 and held > plan.reserved and plan.graph not in self._warned:
+        reserved = self.reserved()
+        over = plan.predicted_peak - (resolve(self.budget, 0, reserved).nbytes or 0)
+        if over > 0 and reserved > plan.reserved and plan.graph not in self._warned:
             self._warned.add(plan.graph)
             warnings.warn(
                 f"the step exceeds its budget by {format_bytes(over)}: graphs that await their "
-                f"backward hold {format_bytes(held)}, and this one needs "
+                f"backward hold {format_bytes(reserved)}, and this one needs "
                 f"{format_bytes(plan.predicted_peak)}; run backward before the next forward, or "
                 "give the backend a smaller budget",
                 stacklevel=2,

@@ -44,7 +44,7 @@ class Record:
 
 
 def key_of(
-    module: fx.GraphModule, inputs: Sequence[Any], options: Options, held: int
+    module: fx.GraphModule, inputs: Sequence[Any], options: Options, reserved: int
 ) -> str | None:
     """The key of a graph's record, or None if an option is a callable, which has no name.
 
@@ -52,14 +52,14 @@ def key_of(
         module: the graph that Dynamo captured.
         inputs: its inputs.
         options: the backend's.
-        held: bytes that other graphs hold meanwhile.
+        reserved: bytes that other graphs hold meanwhile.
     """
     if any(callable(o) for o in (options.cost, options.policy)):
         return None
     devices = sorted({str(i.device) for i in inputs if isinstance(i, torch.Tensor)})
     asked = replace(options, dump=None)
     parts = [
-        f"{VERSION} {FORMAT} {asked} {held if options.budget.nbytes is not None else 0}",
+        f"{VERSION} {FORMAT} {asked} {reserved if options.budget.nbytes is not None else 0}",
         str(profile(options.device, torch.device(devices[-1] if devices else "cpu"))),
         *(cache.machine(torch.device(d)) for d in devices),
         *(_code(m.graph) for m in module.modules() if isinstance(m, fx.GraphModule)),

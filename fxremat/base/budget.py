@@ -15,7 +15,7 @@ from numbers import Integral, Real
 
 from fxremat.base.errors import BudgetError
 
-__all__ = ["Budget", "BudgetLike", "format_bytes"]
+__all__ = ["Budget", "BudgetLike", "Limit", "format_bytes", "resolve"]
 
 _DECIMAL = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BINARY = {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -65,23 +65,6 @@ class Budget:
             return _of_fraction(float(spec), spec)
         raise BudgetError(f"budget {spec!r}: a {type(spec).__name__} is not a size; {_FORMS}")
 
-    def limit(self, baseline_peak: int) -> int | None:
-        """The limit in bytes for a region whose baseline peak is known.
-
-        Args:
-            baseline_peak: peak in bytes of the plan that recomputes nothing.
-
-        Returns:
-            The limit in bytes; None for no limit; 0 for the smallest peak, which no plan meets,
-            so that a caller must look at ``smallest`` first. A fraction is rounded down, and is
-            taken at its decimal face value: 0.29 of 100 is 29.
-        """
-        if self.smallest:
-            return 0
-        if self.fraction is not None:
-            return math.floor(Fraction(repr(self.fraction)) * baseline_peak)
-        return self.nbytes
-
     def __str__(self) -> str:
         """The budget for a reader, for instance ``"6.0 GiB"``."""
         if self.smallest:
@@ -89,6 +72,35 @@ class Budget:
         if self.fraction is not None:
             return f"{float(Fraction(repr(self.fraction)) * 100):g}% of the baseline peak"
         return "no limit" if self.nbytes is None else format_bytes(self.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a budget comes to for one graph.
+
+    Attributes:
+        nbytes: bytes that the peak of the graph may reach, or None for no limit.
+        target: bytes to plan for, below that by a margin, or None.
+    """
+
+    nbytes: int | None
+    target: int | None
+
+
+def resolve(budget: Budget, baseline: int, reserved: int = 0, margin: int = 0) -> Limit:
+    """A budget as bytes.
+
+    Args:
+        budget: the budget; the smallest peak is no limit, it is to be looked for.
+        baseline: peak in bytes of the plan that recomputes nothing. A fraction of it is rounded
+            down, and is taken at its decimal face value: 0.29 of 100 is 29.
+        reserved: bytes that are held besides; they lower a budget in bytes, but no fraction.
+        margin: bytes to stay below the limit.
+    """
+    limit = None if budget.nbytes is None else budget.nbytes - reserved
+    if budget.fraction is not None:
+        limit = math.floor(Fraction(repr(budget.fraction)) * baseline)
+    return Limit(limit, None if limit is None else limit - margin)
 
 
 BudgetLike = Budget | str | int | float | None  # as users write it

@@ -44,20 +44,20 @@ class _Shared:
     def again(self) -> None:
         self.number += 1
 
-    def agree(self, ready: Prepared, make: MakePlan, held: int = 0) -> Plan:
+    def agree(self, ready: Prepared, make: MakePlan, reserved: int = 0) -> Plan:
         """Inductor may ask twice in one attempt, with its caches and without."""
         if self.number not in self.made:
-            self.made[self.number] = self._agreed(ready, make, held)
+            self.made[self.number] = self._agreed(ready, make, reserved)
         return self.made[self.number]
 
-    def _agreed(self, ready: Prepared, make: MakePlan, held: int) -> Plan:
+    def _agreed(self, ready: Prepared, make: MakePlan, reserved: int) -> Plan:
         raise NotImplementedError
 
 
 class Leader(_Shared):
     """The rank that decides for all that compile a graph equal to its own."""
 
-    def _agreed(self, ready: Prepared, make: MakePlan, held: int) -> Plan:
+    def _agreed(self, ready: Prepared, make: MakePlan, reserved: int) -> Plan:
         try:
             plan = make()
         except Exception as error:
@@ -82,11 +82,11 @@ class Leader(_Shared):
 class Follower(_Shared):
     """A rank that takes the plan of another."""
 
-    def _agreed(self, ready: Prepared, make: MakePlan, held: int) -> Plan:
+    def _agreed(self, ready: Prepared, make: MakePlan, reserved: int) -> Plan:
         said = self._read(self.key)
         if said == END:  # the code of this rank takes more, though its plan was the same
             return make()
-        return _taken(ready, _plan(said), held)
+        return _taken(ready, _plan(said), reserved)
 
     def confirms(self, plan: Plan) -> bool:
         """Whether the last plan of the rank that decides is this one."""
@@ -106,12 +106,12 @@ class Follower(_Shared):
 class FirstWriter(_Shared):
     """A rank that waits for none: the first to leave a plan decides."""
 
-    def _agreed(self, ready: Prepared, make: MakePlan, held: int) -> Plan:
+    def _agreed(self, ready: Prepared, make: MakePlan, reserved: int) -> Plan:
         if self.store.check([self.key]):
-            return _taken(ready, _plan(self.store.get(self.key)), held)
+            return _taken(ready, _plan(self.store.get(self.key)), reserved)
         plan = make()
         said = self.store.compare_set(self.key, "", _text(plan))
-        return plan if said == _text(plan).encode() else _taken(ready, _plan(said), held)
+        return plan if said == _text(plan).encode() else _taken(ready, _plan(said), reserved)
 
     def confirms(self, plan: Plan) -> bool:
         """Whether no plan has been left yet, or this one has."""

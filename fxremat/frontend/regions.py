@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from fxremat.base.budget import Budget, format_bytes
+from fxremat.base.budget import Budget, format_bytes, resolve
 from fxremat.base.errors import BudgetError
 from fxremat.constraints.user import REGION, matches, module_paths
 from fxremat.problem.replay import replay
@@ -96,7 +96,7 @@ def _within(problem: Problem, region: Region) -> Problem:
     }
     line = replay(problem, baseline(problem))
     held = sum(problem.values[v].nbytes for v in line.saved if v in inside)
-    limit = 0 if region.budget.smallest else region.budget.limit(held)
+    limit = 0 if region.budget.smallest else resolve(region.budget, held).nbytes
     if limit is None or held <= limit:
         return problem
     cuts = _Cuts(problem, inside)

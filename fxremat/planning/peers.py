@@ -22,13 +22,13 @@ class Peers(Protocol):
     def again(self) -> None:
         """Plan and compile the graph once more, since its code was above the budget."""
 
-    def agree(self, ready: Prepared, make: MakePlan, held: int = 0) -> Plan:
+    def agree(self, ready: Prepared, make: MakePlan, reserved: int = 0) -> Plan:
         """The plan of this attempt: what ``make`` gives on one rank, the same plan on others.
 
         Args:
             ready: the graph.
             make: plans it.
-            held: bytes that other graphs of the step hold meanwhile on this rank.
+            reserved: bytes that other graphs of the step hold meanwhile on this rank.
 
         Raises:
             RankError: if the plan of the rank that decides does not come or does not fit.
@@ -48,7 +48,7 @@ class SingleProcess:
     def again(self) -> None:
         """Nobody needs to know."""
 
-    def agree(self, ready: Prepared, make: MakePlan, held: int = 0) -> Plan:
+    def agree(self, ready: Prepared, make: MakePlan, reserved: int = 0) -> Plan:
         """What ``make`` gives."""
         return make()
 

@@ -63,7 +63,7 @@ def plan_joint(
     options: Options,
     workspaces: Workspaces | None = None,
     marks: Mapping[str, str] | None = None,
-    held: int = 0,
+    reserved: int = 0,
     peers: Peers | None = None,
     feedback: Feedback = NO_FEEDBACK,
 ) -> Planned:
@@ -75,7 +75,7 @@ def plan_joint(
         options: budget, cost model and the rest.
         workspaces: for the nodes of a graph, workspace bytes by signature; measured on the
             device by default.
-        held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
+        reserved: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
         marks: what the user's marks in the model say, by node; read from the graph by default.
         peers: the other processes that plan this graph; none by default.
         feedback: what is known of what the inner compiler makes of the graph.
@@ -89,7 +89,8 @@ def plan_joint(
     """
     ready = prepare(module, num_fwd_outputs, options, workspaces, marks, feedback.apart)
     with ready.clock.stage("solver"):
-        plan = (peers or SingleProcess()).agree(ready, lambda: decide(ready, feedback, held), held)
+        asked = peers or SingleProcess()
+        plan = asked.agree(ready, lambda: decide(ready, feedback, reserved), reserved)
     with ready.clock.stage("split"):
         halves = split(ready.joint, plan.backward_schedule, plan.forward)
         verify(ready.joint, halves)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
-from fxremat.base.budget import Budget, format_bytes
+from fxremat.base.budget import format_bytes, resolve
 from fxremat.base.errors import BudgetError
 from fxremat.frontend.analyze import Prepared
 from fxremat.options import Options
@@ -25,13 +25,13 @@ __all__ = ["decide"]
 NAMED = 5  # values that an error lists
 
 
-def decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, held: int = 0) -> Plan:
+def decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, reserved: int = 0) -> Plan:
     """The plan that the options of a graph ask for.
 
     Args:
         ready: the graph.
         feedback: what is known of what the inner compiler makes of the graph.
-        held: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
+        reserved: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
 
     Raises:
         BudgetError: if no plan meets the budget and the options don't take the closest.
@@ -43,13 +43,13 @@ def decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, held: int = 0) -> 
         return recall(planner, options.plan)
     if options.strategy is not None:
         point = _by_hand(planner, options)
-        return replace(planner.plan(point, None), reserved=held)
-    limit, point = _choose(planner.solver, options, feedback, held)
+        return replace(planner.plan(point, None), reserved=reserved)
+    limit, point = _choose(planner.solver, options, feedback, reserved)
     proved = True
     if options.solver == "exact" and point.seconds > 0:
         point, proved = _prove(planner.solver, limit, point, options, feedback.margin)
     complete = proved and not planner.solver.timed_out
-    return replace(planner.plan(point, limit, complete=complete), reserved=held)
+    return replace(planner.plan(point, limit, complete=complete), reserved=reserved)
 
 
 def _by_hand(planner: Planner, options: Options) -> Point:
@@ -61,27 +61,26 @@ def _by_hand(planner: Planner, options: Options) -> Point:
 
 
 def _choose(
-    solver: PeakSolver, options: Options, feedback: Feedback, held: int
+    solver: PeakSolver, options: Options, feedback: Feedback, reserved: int
 ) -> tuple[int | None, Point]:
     """The limit in bytes and the plan for it, below by the margin if there is one."""
-    budget: Budget = options.budget
-    if budget.smallest:
+    if options.budget.smallest:
         return None, solver.least()
-    limit = budget.limit(solver.baseline.peak if feedback.baseline is None else feedback.baseline)
-    if limit is not None and budget.nbytes is not None:
-        limit -= held
-    found = solver.solve(2**62 if limit is None else limit - feedback.margin)
+    baseline = solver.baseline.peak if feedback.baseline is None else feedback.baseline
+    resolved = resolve(options.budget, baseline, reserved, feedback.margin)
+    found = solver.solve(2**62 if resolved.target is None else resolved.target)
     if found is not None:
-        return limit, found
+        return resolved.nbytes, found
+    limit = resolved.nbytes
     least = solver.least()
     if limit is not None and (least.peak <= limit or feedback.baseline is not None):
         return limit, least
     message = _too_small(solver, limit or 0, least)
-    if held and limit is not None and least.peak <= limit + held:
+    if reserved and limit is not None and least.peak <= limit + reserved:
         # What the other graphs hold was settled before this one was known.
         warnings.warn(
             f"the step exceeds its budget by {format_bytes(least.peak - limit)}: other graphs hold "
-            f"{format_bytes(held)} for their backward, and this one needs "
+            f"{format_bytes(reserved)} for their backward, and this one needs "
             f"{format_bytes(least.peak)} at least; avoid the graph break, or give a smaller budget",
             stacklevel=2,
         )

@@ -72,7 +72,7 @@ def test_what_the_first_graph_holds_is_taken_off_the_budget_of_the_second() -> N
 def test_after_the_backward_nothing_is_held() -> None:
     _, backend = grads(400 * KIB)
     gc.collect()
-    assert backend._ledger.held() == 0
+    assert backend._pending.reserved() == 0
 
 
 def test_a_step_that_cannot_keep_its_budget_says_by_how_much() -> None:
@@ -126,10 +126,10 @@ def test_results_that_the_user_keeps_do_not_count_once_the_backward_has_run() ->
     kept = []
     for _ in range(3):
         loss, h = run(torch.randn(64, 64, requires_grad=True))
-        assert backend._ledger.held() > 0
+        assert backend._pending.reserved() > 0
         loss.backward()
         kept.append(h.detach())
-        assert backend._ledger.held() == 0
+        assert backend._pending.reserved() == 0
     assert len(kept) == 3
 
 
@@ -177,7 +177,7 @@ def test_hooks_that_move_saved_tensors_are_left_alone() -> None:
 
     with torch.autograd.graph.saved_tensors_hooks(lambda x: x.clone(), unpack):
         loss = run(w)
-    assert backend._ledger.held() == 0
+    assert backend._pending.reserved() == 0
     assert unpacked == []
     loss.backward()
     assert unpacked
