@@ -2,9 +2,9 @@
 
 A model that breaks into several graphs runs their forwards one after the other and their backwards
 in reverse. While a later graph runs, what earlier ones have returned and handed to their backward
-is live too. :class:`PendingBackwards` notes the storages of each call and asks them whether they are alive; a call
-is struck out once its node of autograd has run or is gone. That needs no hold on the compiled code,
-which may come from a cache.
+is live too. The storages of each call are noted, and asked whether they are alive; a call is struck
+out once its node of autograd has run or is gone. That needs no hold on the compiled code, which may
+come from a cache.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def plan_joint(
         module: the joint graph; it is not changed.
         num_fwd_outputs: how many of its outputs belong to the forward.
         options: budget, cost model and the rest.
-        workspaces: for the nodes of a graph, workspace bytes by signature; measured on the
-            device by default.
+        workspaces: for the nodes of a graph, what runs of their ops hold and return, by
+            signature; measured on the device by default.
         reserved: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
         marks: what the user's marks in the model say, by node; read from the graph by default.
         peers: the other processes that plan this graph; none by default.

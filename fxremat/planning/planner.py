@@ -45,11 +45,7 @@ class Planner:
 
     @classmethod
     def of(cls, plan: Plan) -> Planner:
-        """The planner of a plan's graph.
-
-        Raises:
-            OptionError: if the plan has no context.
-        """
+        """The planner of a plan's graph."""
         return cls(plan.context, plan.graph)
 
     @cached_property
@@ -58,8 +54,8 @@ class Planner:
         return PeakSolver(self.context.priced, self._effort, self._time_limit)
 
     @cached_property
-    def judge(self) -> PeakSolver:
-        """What bounds are taken from: real seconds, whatever the user prefers."""
+    def bounds(self) -> PeakSolver:
+        """The solver that bounds are taken from: real seconds, whatever the user prefers."""
         return PeakSolver(self.context.problem) if self.context.weights else self.solver
 
     def plan(self, point: Point, limit: int | None, *, complete: bool | None = None) -> Plan:
@@ -78,10 +74,10 @@ class Planner:
             graph=self.graph,
             budget=limit,
             predicted_peak=timeline.peak,
-            baseline_peak=self.judge.baseline.peak,
-            floor=self.judge.floor,
+            baseline_peak=self.bounds.baseline.peak,
+            floor=self.bounds.floor,
             recompute_seconds=timeline.recompute_seconds,
-            lower_bound_seconds=self.judge.lower_bound(max(limit or timeline.peak, timeline.peak)),
+            lower_bound_seconds=self.bounds.lower_bound(max(limit or timeline.peak, timeline.peak)),
             step_seconds=problem.step_seconds,
             recompute_flops=timeline.recompute_flops,
             saved=tuple(
