@@ -9,6 +9,7 @@ from fxremat.base.errors import RewriteError
 from fxremat.planning.planner import Planner
 from fxremat.plans.parts import Decision
 from fxremat.plans.plan import Plan
+from fxremat.problem.context import Context
 from fxremat.solver.pareto import Point
 
 __all__ = ["recall"]
@@ -32,21 +33,34 @@ def recall(planner: Planner, plans: Sequence[Decision]) -> Plan:
 
 def _foreign(planner: Planner, plans: Sequence[Decision]) -> RewriteError:
     """What tells the graph from that of the plan which is most like it."""
-    mine = [op.name for op in planner.context.problem.ops]
-    nearest = max(plans, key=lambda p: len({*p.forward, *p.backward_schedule}.intersection(mine)))
-    named = {*nearest.forward, *nearest.backward_schedule}
-    gone = next((n for n in (*nearest.forward, *nearest.backward_schedule) if n not in mine), None)
-    late = {op.name for op in planner.context.problem.ops if not op.outputs}
-    new = next((n for n in mine if n not in named | late), None)
-    if gone is not None:
-        what, node = f"the plan runs {gone}, which the graph lacks", gone
-    elif new is not None:
-        what, node = f"the graph has {new}, which the plan does not run", new
-    else:
-        what, node = "the ops have the same names, but other sizes, dtypes or arguments", mine[0]
+    mine = planner.context.op_index
+    nearest = max(plans, key=lambda p: len(mine.keys() & {*p.forward, *p.backward_schedule}))
+    what, node = _difference(planner.context, nearest)
     several = "none of the plans is" if len(plans) > 1 else "the plan is not"
     return RewriteError(
         f"{several} for this graph ({planner.graph}, the plan's is {nearest.graph}): {what}. Plan "
         "this model, with these inputs and this inner compiler, again",
         node,
     )
+
+
+def _difference(mine: Context, other: Decision) -> tuple[str, str]:
+    """The first difference between a graph and that of another plan, and the node it is at."""
+    gone = next(
+        (n for n in (*other.forward, *other.backward_schedule) if n not in mine.op_index), ""
+    )
+    if gone:
+        return f"the plan runs {gone}, which the graph lacks", gone
+    if isinstance(other, Plan):
+        theirs = other.context
+        for op in mine.problem.ops:
+            here, there = mine.origin(op.name), theirs.origin(op.name)
+            if op.name not in theirs.op_index:
+                return f"the graph has {op.name} ({here.op}), which the plan does not know", op.name
+            if (here.op, here.shape) != (there.op, there.shape):
+                said = (
+                    f"{here.op} {here.shape} in the graph and {there.op} {there.shape} in the plan"
+                )
+                return f"{op.name} is {said}", op.name
+    first = mine.problem.ops[0].name if mine.problem.ops else ""
+    return "the ops have the same names, but other arguments or inputs of other sizes", first
