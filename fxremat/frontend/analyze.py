@@ -27,6 +27,7 @@ from fxremat.problem.context import Context
 from fxremat.problem.types import Problem
 from passes.analysis.joint import JointGraph, Role, check_graph
 from passes.cleanup.clean import clean
+from passes.cleanup.late_writes import put_late_writes_last
 from passes.printer import render
 from passes.recompute.replay_support import with_replay_support
 from passes.torch_internals import storage_key
@@ -108,6 +109,7 @@ def prepare(
     clock = Clock()
     with clock.stage("joint"):
         check_graph(module.graph, num_fwd_outputs)
+        module = put_late_writes_last(module, num_fwd_outputs)
         joint = JointGraph.from_module(clean(module), num_fwd_outputs)
         joint = with_replay_support(joint, replay=options.inner != "inductor")
     with clock.stage("costs"):
