@@ -21,6 +21,7 @@ from torch._dynamo.backends.debugging import boxed_nop
 from torch._dynamo.eval_frame import OptimizedModule
 from torch._functorch._aot_autograd.graph_compile import is_opaque_node
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
+from torch._functorch.partitioners import _is_backward_state as is_backward_state
 from torch._guards import CompileContext
 from torch._library.utils import is_impure
 from torch._ops import HigherOrderOperator, OpOverload
@@ -41,6 +42,7 @@ __all__ = [
     "extract_modules",
     "graph_module",
     "impure",
+    "is_backward_state",
     "is_compiled",
     "is_compiled_backward",
     "is_opaque",
@@ -96,9 +98,10 @@ def extract_modules(
     saved tensors, tangents. torch's own function knows the rest of that contract (tensors without
     version check last, opaque objects, backward seeds and state), so it is used as it is.
     """
+    state = filter(is_backward_state, joint.graph.find_nodes(op="placeholder"))
     forward, backward = _extract_fwd_bwd_modules(
         joint,
-        list(saved),
+        [*saved, *state],  # what the backward's hooks are called with; torch sorts it out
         list(saved_sizes),
         list(saved_objects),
         num_fwd_outputs=num_fwd_outputs,

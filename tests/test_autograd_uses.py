@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo import compiled_autograd
 from torch.nn import functional
 
 import fxremat
@@ -148,3 +149,35 @@ def test_sizes_that_depend_on_data(program: Callable[[Tensor, Tensor], Tensor]) 
             found = outcome(make, backend)
         assert len(backend.plans) == 1
         torch.testing.assert_close(found, expected)
+
+
+class Hooked(nn.Module):
+    """Layers between which a hook changes the gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for index, layer in enumerate(self.layers):
+            x = torch.tanh(torch.exp(-layer(x).square()))
+            if index == 2:
+                x.register_hook(lambda grad: grad * 2)
+        return x.square().mean()
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("inner", ["eager", "inductor"])
+def test_a_tensor_hook_under_compiled_autograd(inner: str) -> None:
+    torch.manual_seed(0)
+    batch = torch.randn(64, 16)
+    net = Hooked()
+    net(batch).backward()
+    expected = [p.grad.clone() for p in net.parameters() if p.grad is not None]
+    net.zero_grad()
+    backend = fxremat.backend(0.6, inner=inner)
+    with compiled_autograd._enable(torch.compile(backend="eager")):
+        torch.compile(net, backend=backend)(batch).backward()
+    assert backend.plans[0].recomputed
+    found = [p.grad for p in net.parameters()]
+    torch.testing.assert_close(found, expected, rtol=0.0 if inner == "eager" else 1e-5, atol=1e-9)

@@ -15,6 +15,7 @@ from torch._inductor.custom_graph_pass import (
     CustomSchedulerPass,
 )
 from torch._inductor.virtualized import V
+from torch.fx.experimental._backward_state import BackwardState
 
 from passes.inductor.code import Compiled, Workspace
 from passes.inductor.kernels import near, ordered
@@ -63,8 +64,10 @@ def compile_with_inductor(
     fresh = fx.GraphModule(module, copied)
     fresh.meta.update(module.meta)
 
-    # A lazy backward would be compiled, and judged, only when it is first run.
-    settings = {"force_non_lazy_backward_lowering": True}
+    # A lazy backward would be compiled, and judged, only when it is first run. With hooks of the
+    # user's it has to be: Inductor refuses it, and compiled autograd takes the graph itself.
+    hooked = any(isinstance(i, BackwardState) for i in example_inputs)
+    settings = {"force_non_lazy_backward_lowering": not hooked}
     if key is None:
         settings["enable_autograd_cache"] = False
     with functorch_config.patch(settings), V.set_choices_handler(near(V.choices)):

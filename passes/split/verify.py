@@ -18,7 +18,7 @@ from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import flat_outputs, mutated_arguments
 from passes.phases import Phase
 from passes.split.split import Split
-from passes.torch_internals import is_opaque
+from passes.torch_internals import is_backward_state, is_opaque
 
 __all__ = ["verify"]
 
@@ -94,7 +94,8 @@ def _check_hand_over(joint: JointGraph, split: Split, handed: list[fx.Node]) -> 
         first = (objects or sizes)[0].name
         raise AssertionError(f"{first}: an object or a size is handed on before a tensor")
     own = [n for n in joint.nodes if n.op == "placeholder" and not _of_forward(joint, n.name)]
-    given = [*sizes, *tensors, *objects, *own]
+    state = [n for n in joint.nodes if is_backward_state(n)]  # what hooks of gradients are kept in
+    given = [*sizes, *tensors, *objects, *own, *state]
     taken = split.backward.graph.find_nodes(op="placeholder")
     for name, other in _differing([n.name for n in taken], [n.name for n in given]):
         raise AssertionError(f"{name}: the backward's input, where {other} is handed to it")
