@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import fxremat
 from fxremat.base.errors import OptionError, RewriteError
+from fxremat.planning.planner import Planner
+from fxremat.planning.reapply import recall
 from fxremat.plans.plan import Plan
 from tests.steps import blocks, half
 
@@ -115,6 +118,24 @@ def test_other_sizes_are_refused() -> None:
     plan = fxremat.plan(model, batch, budget=0.5, inner="eager", effort=0)
     with pytest.raises(BackendCompilerFailed, match=r"aten\.native_layer_norm \(f32\[32, 16\]"):
         trained(fxremat.backend(plan=plan, inner="eager"), *blocks(rows=32))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda names: names[:-1], "the schedule must run every backward op once"),
+        (
+            lambda names: ("nonsense", *names),
+            "nonsense: the plan's schedule runs it, but the graph",
+        ),
+        (lambda names: names[::-1], "the schedule must run every backward op once"),
+    ],
+)
+def test_a_schedule_changed_by_hand_is_refused(change: Any, message: str) -> None:
+    plan = half()
+    planner = Planner.of(plan)
+    with pytest.raises(RewriteError, match=message):
+        recall(planner, [replace(plan, backward_schedule=change(plan.backward_schedule))])
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

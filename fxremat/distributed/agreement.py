@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from fxremat.base.budget import format_bytes
 from fxremat.base.codec import decode, encode
-from fxremat.base.errors import BudgetError, RankError
+from fxremat.base.errors import BudgetError, RankError, RewriteError
 from fxremat.distributed.store import OWN, Store, wait
 from fxremat.frontend.analyze import Prepared
 from fxremat.planning.peers import MakePlan
@@ -183,7 +183,7 @@ def _replayed(ready: Prepared, mine: Planner, decision: Decision, there: Predict
     """A decision of another rank with the costs of this one."""
     try:
         return recall(mine, [decision])
-    except ValueError:  # the leader's fusion feedback, or its choice within regions, differs
+    except RewriteError:  # the leader's fusion feedback, or its choice within regions, differs
         found = recall(reader_of(ready), [decision])
     # Without fusion the replay counts values that the code never makes.
     fuses = ready.options.inner == "inductor"

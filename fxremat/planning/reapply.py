@@ -19,13 +19,22 @@ def recall(planner: Planner, plans: Sequence[Decision]) -> Plan:
     """The one of some plans that is for a graph, with the graph's own costs and predictions.
 
     Raises:
-        RewriteError: if none is.
+        RewriteError: if none is, or its schedule is none of the graph's.
     """
     found = next((p for p in plans if p.graph == planner.graph), None)
     if found is None:
         raise _foreign(planner, plans)
     ops = planner.context.op_index
-    point = Point.of(planner.context.problem, [ops[name] for name in found.backward_schedule])
+    unknown = next((name for name in found.backward_schedule if name not in ops), None)
+    if unknown is not None:
+        raise RewriteError("the plan's schedule runs it, but the graph has no such op", unknown)
+    try:
+        point = Point.of(planner.context.problem, [ops[name] for name in found.backward_schedule])
+    except ValueError as error:
+        raise RewriteError(
+            f"the plan's schedule cannot run: {error}. It has been changed since it was planned; "
+            "plan the model again"
+        ) from error
     return replace(
         planner.plan(point, found.budget), reserved=found.reserved, complete=found.complete
     )
