@@ -38,7 +38,9 @@ __all__ = [
     "StorageWeakRef",
     "backward_has_run",
     "boxed",
+    "breaks_off",
     "compile_with_aot",
+    "copied",
     "extract_modules",
     "graph_module",
     "impure",
@@ -136,6 +138,21 @@ def saved_tensors_are_packed() -> bool:
 def is_opaque(node: fx.Node) -> bool:
     """Whether a node holds an object of torch's that is no tensor, such as a device mesh."""
     return bool(is_opaque_node(node))
+
+
+def breaks_off(module: fx.GraphModule) -> bool:
+    """Whether Dynamo goes on with another graph after one, since it could not take them as one."""
+    reason = getattr(module, "compile_subgraph_reason", None)
+    return bool(getattr(reason, "graph_break", False))
+
+
+def copied(module: fx.GraphModule) -> fx.GraphModule:
+    """A graph module with nodes of its own; parameters and buffers are shared."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    made = fx.GraphModule(module, graph)
+    made.meta.update(module.meta)
+    return made
 
 
 def is_recompile() -> bool:

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Unpack
 
 from torch import fx
 
 from fxremat.backends.inductor import Attempt, trains
-from fxremat.backends.pending_backwards import PendingBackwards
-from fxremat.base.budget import BudgetLike
+from fxremat.backends.pending_backwards import CompiledGraph, PendingBackwards
+from fxremat.base.budget import Budget, BudgetLike
 from fxremat.base.errors import OptionError
 from fxremat.distributed.rendezvous import meet
 from fxremat.options import BackendOptions, Options
+from fxremat.planning.assign import Room, Share
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
 from fxremat.planning.planner import Planner
@@ -51,7 +52,7 @@ class Backend:
         self.options = options
         self.plans: list[Plan] = []
         self.timings: list[dict[str, float]] = []
-        self._pending = PendingBackwards(options.budget)
+        self._pending = PendingBackwards(options.budget, strict=options.on_infeasible == "raise")
         if options.dump is not None:
             from fxremat.inspect.dump import check_folder  # draws, which a backend alone need not
 
@@ -76,48 +77,76 @@ class Backend:
         """
         _refuse(rest)
         peers = self._meet(module, example_inputs)
-        inner = self.options.inner
-        if inner == "inductor":
-            return self._with_inductor(module, example_inputs, peers)
-        compiler = torch_internals.run_op_by_op if inner == "eager" else _boxed(inner)
+        reserved = self._pending.reserved()
+        room = Room(reserved, shared=reserved > 0 or torch_internals.breaks_off(module))
+        kept = torch_internals.copied(module)
+        run, plan = self._compile(module, example_inputs, self.options, peers, room)
+        if plan is None:
+            return run
+        place = len(self.plans) - 1
 
-        made: list[Plan] = []
+        def again(share: Share) -> tuple[Callable[..., Any], Plan]:
+            asked = replace(self.options, budget=Budget(nbytes=share.peak))
+            mine = Room(saved=share.saved)
+            run, plan = self._compile(kept, example_inputs, asked, SingleProcess(), mine, place)
+            assert plan is not None  # it had one before
+            return run, plan
+
+        alone = isinstance(peers, SingleProcess)
+        return self._pending.watch(CompiledGraph(run, plan, again if alone else None))
+
+    def _compile(
+        self,
+        module: fx.GraphModule,
+        example_inputs: Sequence[Any],
+        options: Options,
+        peers: Peers,
+        room: Room,
+        place: int | None = None,
+    ) -> tuple[Callable[..., Any], Plan | None]:
+        """What a graph is compiled to, and its plan; None where it has no backward."""
+        if options.inner == "inductor":
+            attempt = Attempt(options, room, peers)
+            while not attempt.compile(module, example_inputs):
+                excess = attempt.excess
+                log.info("compiled code is %d bytes over the budget; planning again", excess)
+            peers.finish(attempt.plan)
+            if attempt.plan is not None:
+                self._take(attempt.plan, attempt.planned, place)
+            assert attempt.compiled.run is not None  # compile() returned
+            return attempt.compiled.run, attempt.plan
+        inner = options.inner
+        compiler = torch_internals.run_op_by_op if inner == "eager" else _boxed(inner)
+        made: list[Planned] = []
 
         def partition(joint: fx.GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any) -> Halves:
-            reserved = self._pending.reserved()
-            planned = plan_joint(
-                joint, num_fwd_outputs, self.options, reserved=reserved, peers=peers
-            )
-            made.append(planned.plan)
-            self._take(planned.plan, planned)
+            planned = plan_joint(joint, num_fwd_outputs, options, room=room, peers=peers)
+            made.append(planned)
             return planned.split.forward, planned.split.backward
 
         run = torch_internals.compile_with_aot(module, example_inputs, compiler, partition)
-        return self._pending.watch(run, made[-1] if made else None)
+        if not made:
+            return run, None
+        self._take(made[-1].plan, made[-1], place)
+        return run, made[-1].plan
 
     def _meet(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> Peers:
         if self.options.ranks == "own" or not trains(example_inputs):
             return SingleProcess()
         return meet(module, example_inputs, self.options)
 
-    def _with_inductor(
-        self, module: fx.GraphModule, example_inputs: Sequence[Any], peers: Peers
-    ) -> Callable[..., Any]:
-        """Compile, and plan again with what the code tells until it is as asked for."""
-        attempt = Attempt(self.options, self._pending.reserved(), peers)
-        while not attempt.compile(module, example_inputs):
-            log.info("compiled code is %d bytes over the budget; planning again", attempt.excess)
-        peers.finish(attempt.plan)
-        if attempt.plan is not None:
-            self._take(attempt.plan, attempt.planned)
-        assert attempt.compiled.run is not None  # compile() returned
-        return self._pending.watch(attempt.compiled.run, attempt.plan)
+    def _take(self, plan: Plan, planned: Planned | None, place: int | None) -> None:
+        """Keep a plan, in place of an earlier one of the same graph if there is one.
 
-    def _take(self, plan: Plan, planned: Planned | None) -> None:
-        """Keep a plan; ``planned`` is None where it came with code that had been kept."""
-        self.plans.append(plan)
-        self.timings.append({} if planned is None else planned.timings)
-        log.info("%s", summary(plan, sum(self.timings[-1].values())))
+        ``planned`` is None where the plan came with code that had been kept.
+        """
+        timings = {} if planned is None else planned.timings
+        if place is None:
+            self.plans.append(plan)
+            self.timings.append(timings)
+        else:
+            self.plans[place], self.timings[place] = plan, timings
+        log.info("%s", summary(plan, sum(timings.values())))
         if self.options.dump is not None:
             from fxremat.inspect.dump import dump_plan
 

@@ -28,6 +28,7 @@ from fxremat.constraints.user import marks_in
 from fxremat.costs.tensor_meta import signature
 from fxremat.frontend.analyze import external_workspaces
 from fxremat.options import Options
+from fxremat.planning.assign import ALONE, Room
 from fxremat.planning.feedback import ATTEMPTS, Feedback, Round, next_feedback
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
@@ -43,7 +44,7 @@ class Attempt:
 
     Args:
         options: the backend's.
-        reserved: bytes that other graphs of the step hold meanwhile.
+        room: what the other graphs of the step leave to this one.
         peers: the other processes that compile this graph.
 
     Attributes:
@@ -51,7 +52,7 @@ class Attempt:
         excess: bytes by which the last compiled code was above the budget.
     """
 
-    def __init__(self, options: Options, reserved: int = 0, peers: Peers | None = None) -> None:
+    def __init__(self, options: Options, room: Room = ALONE, peers: Peers | None = None) -> None:
         from passes.inductor import Compiled
 
         self.options = options
@@ -63,7 +64,7 @@ class Attempt:
         self._baseline: int | None = None
         self._workspaces: dict[str, int] = {}
         self._marks: dict[str, str] = {}
-        self._reserved = reserved
+        self._room = room
         self._peers = peers or SingleProcess()
         self._key: str | None = None
         self._training = True
@@ -76,7 +77,7 @@ class Attempt:
             BudgetError: if it is not, after several plans, and the closest is not asked for.
         """
         if not self._rounds:
-            self._key = key_of(module, example_inputs, self.options, self._reserved)
+            self._key = key_of(module, example_inputs, self.options, self._room)
             self._known = None if self._key is None else plan_cache.load(self._key)
             if self._known is not None:
                 self._feedback = self._known.feedback
@@ -106,6 +107,8 @@ class Attempt:
             f"({format_bytes(limit or 0)}); the last of {ATTEMPTS} needs {peak} bytes. "
             "Ask for more, for budget='min', or use inner='eager'"
         )
+        if self._room.shared:
+            return True
         if self.options.on_infeasible == "raise":
             raise BudgetError(message, asked=limit, least=peak)
         warnings.warn(message, stacklevel=2)
@@ -187,7 +190,7 @@ class Attempt:
         if plan.recomputed:
             return plan
         baseline = max(plan.baseline_peak, peak)
-        limit = resolve(self.options.budget, baseline, self._reserved).nbytes
+        limit = resolve(self.options.budget, baseline, self._room.reserved).nbytes
         budget = plan.budget if limit is None else limit
         return replace(plan, baseline_peak=baseline, budget=budget)
 
@@ -211,7 +214,7 @@ class Attempt:
             self.options,
             external_workspaces,
             self._marks,
-            self._reserved,
+            self._room,
             self._peers,
             replace(self._feedback, baseline=self._baseline),
         )

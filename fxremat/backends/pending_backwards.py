@@ -13,7 +13,7 @@ import functools
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from fxremat.base.budget import Budget, format_bytes, resolve
+from fxremat.base.errors import BudgetError
+from fxremat.planning.assign import Call, Share, assign, most_saved
+from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
 from passes.torch_internals import (
     FakeTensor,
@@ -31,7 +34,7 @@ from passes.torch_internals import (
     storage_key,
 )
 
-__all__ = ["PendingBackwards"]
+__all__ = ["CompiledGraph", "PendingBackwards"]
 
 Run = Callable[..., Any]
 DEPTH = 4  # views between an output and its graph's node of autograd
@@ -59,15 +62,43 @@ class _Call:
 
 
 @dataclass
+class CompiledGraph:
+    """A training graph that has been compiled, and may be once more.
+
+    Attributes:
+        run: what it was compiled to.
+        plan: its plan.
+        again: compiles it with other limits; None where other processes would have to do the same.
+    """
+
+    run: Run
+    plan: Plan
+    again: Callable[[Share], tuple[Run, Plan]] | None = None
+
+
+@dataclass(frozen=True)
+class _Entered:
+    """A forward within a step: of which graph, what was held before it, and in which thread."""
+
+    graph: CompiledGraph
+    reserved: int
+    thread: int = field(default_factory=threading.get_ident)
+
+
+@dataclass
 class PendingBackwards:
     """Storages that graphs have made for backwards to come; for use from any thread.
 
     Attributes:
-        budget: of all graphs of a step together; if it is not in bytes, nothing is noted.
+        budget: of all graphs of a step together; without a limit nothing is noted.
+        strict: whether a step that no limits of its graphs bring within the budget is an error.
     """
 
     budget: Budget
+    strict: bool = True
     _calls: list[_Call] = field(default_factory=list)
+    _step: list[_Entered] = field(default_factory=list)
+    _settled: set[tuple[int, ...]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _warned: set[str] = field(default_factory=set)
 
@@ -81,26 +112,89 @@ class PendingBackwards:
             total.update(alive)
         return sum(total.values())
 
-    def watch(self, run: Run, plan: Plan | None) -> Run:
+    def watch(self, graph: CompiledGraph) -> Run:
         """A compiled graph that notes what each call of it makes.
 
-        It warns, once for each plan, where the step will exceed its budget because more is held
-        than when the plan was made: a second forward before the first backward, for instance.
-        """
-        if self.budget.nbytes is None or plan is None:
-            return run
+        A step begins when no backward is awaited. If the last step was above the budget, its graphs
+        are first given limits with which it keeps it. What cannot be helped is warned of, once for
+        each plan: a second forward before the first backward, for instance.
 
-        @functools.wraps(run)
+        Raises:
+            BudgetError: by what is returned, if no limits of a step's graphs keep the budget.
+        """
+        if self.budget.nbytes is None and self.budget.fraction is None:
+            return graph.run
+
+        @functools.wraps(graph.run)
         def watched(*args: Any) -> Any:
             before = {storage_key(a) for a in args if _has_storage(a)}
             if not _fake(args):
                 self._forget_fakes()
-                self._warn(plan)
-            outputs = run(*args)
+                self._enter(graph)
+            outputs = graph.run(*args)
             self._note(outputs, before)
             return outputs
 
         return watched
+
+    def _enter(self, graph: CompiledGraph) -> None:
+        reserved = self.reserved()
+        if not self._calls:
+            step, self._step = self._step, []
+            self._settle(step)
+        self._step.append(_Entered(graph, reserved))
+        limit = self._limit(self._step)
+        over = reserved + graph.plan.predicted_peak - limit
+        if over > 0 and reserved > graph.plan.reserved and graph.plan.graph not in self._warned:
+            self._warned.add(graph.plan.graph)
+            warnings.warn(
+                f"the step exceeds its budget by {format_bytes(over)}: graphs that await their "
+                f"backward hold {format_bytes(reserved)}, and graph {len(self._step)} of the step "
+                f"needs {format_bytes(graph.plan.predicted_peak)}; from the next step on they "
+                "share the budget, if they can",
+                stacklevel=2,
+            )
+
+    def _limit(self, step: Sequence[_Entered]) -> int:
+        """The budget of a step in bytes; a fraction is of what it takes without recomputing."""
+        held, baseline = 0, 0
+        for entered, (returned, most) in zip(step, _holdings(step), strict=True):
+            baseline = max(baseline, held + entered.graph.plan.baseline_peak)
+            held += returned + most
+        return resolve(self.budget, baseline).nbytes or 0
+
+    def _settle(self, step: Sequence[_Entered]) -> None:
+        """Give the graphs of a step that was above the budget limits with which it keeps it."""
+        if len(step) < 2 or len({e.thread for e in step}) > 1:
+            return
+        graphs = list({id(e.graph): e.graph for e in step}.values())
+        key = tuple(id(e.graph) for e in step)
+        limit = self._limit(step)
+        over = any(e.reserved + e.graph.plan.predicted_peak > limit for e in step)
+        fraction = self.budget.fraction is not None  # now it is known what of
+        if not (over or fraction) or key in self._settled or any(g.again is None for g in graphs):
+            return
+        self._settled.add(key)
+        place = {id(g): i for i, g in enumerate(graphs)}
+        calls = [
+            Call(place[id(e.graph)], returned)
+            for e, (returned, _) in zip(step, _holdings(step), strict=True)
+        ]
+        shares, needed = assign(calls, [Planner.of(g.plan) for g in graphs], limit)
+        if shares is not None:
+            for graph, share in zip(graphs, shares, strict=True):
+                assert graph.again is not None
+                if not share.suits(graph.plan):
+                    graph.run, graph.plan = graph.again(share)
+            return
+        message = (
+            f"no plans found with which the {len(step)} graphs of the step keep within {limit} "
+            f"bytes ({format_bytes(limit)}); they need {needed} bytes ({format_bytes(needed)}). "
+            "Ask for that much, avoid the graph break, or run backward before the next forward"
+        )
+        if self.strict and len(graphs) == len(step):
+            raise BudgetError(message, asked=limit, least=needed)
+        warnings.warn(message, stacklevel=2)
 
     def _note(self, outputs: Any, before: set[int]) -> None:
         tensors = [o for o in pytree.tree_leaves(outputs) if _has_storage(o)]
@@ -119,18 +213,14 @@ class PendingBackwards:
         with self._lock:
             self._calls = [call for call in self._calls if not call.fake]
 
-    def _warn(self, plan: Plan) -> None:
-        reserved = self.reserved()
-        over = plan.predicted_peak - (resolve(self.budget, 0, reserved).nbytes or 0)
-        if over > 0 and reserved > plan.reserved and plan.graph not in self._warned:
-            self._warned.add(plan.graph)
-            warnings.warn(
-                f"the step exceeds its budget by {format_bytes(over)}: graphs that await their "
-                f"backward hold {format_bytes(reserved)}, and this one needs "
-                f"{format_bytes(plan.predicted_peak)}; run backward before the next forward, or "
-                "give the backend a smaller budget",
-                stacklevel=2,
-            )
+
+def _holdings(step: Sequence[_Entered]) -> list[tuple[int, int]]:
+    """For each call what it left live beside what it saved, and what it saves at most, in bytes."""
+    after = [e.reserved for e in step[1:]] + [0]
+    return [
+        (max(0, later - e.reserved - e.graph.plan.saved_bytes), most_saved(e.graph.plan.context))
+        for e, later in zip(step, after, strict=True)
+    ]
 
 
 def _node(output: torch.Tensor) -> Any:

@@ -22,6 +22,7 @@ from fxremat.constraints.user import module_path
 from fxremat.costs.devices import profile
 from fxremat.costs.tensor_meta import hint
 from fxremat.options import Options
+from fxremat.planning.assign import Room
 from fxremat.planning.feedback import Feedback
 from fxremat.plans.plan import FORMAT, Plan
 
@@ -44,7 +45,7 @@ class Record:
 
 
 def key_of(
-    module: fx.GraphModule, inputs: Sequence[Any], options: Options, reserved: int
+    module: fx.GraphModule, inputs: Sequence[Any], options: Options, room: Room
 ) -> str | None:
     """The key of a graph's record, or None if an option is a callable, which has no name.
 
@@ -52,14 +53,16 @@ def key_of(
         module: the graph that Dynamo captured.
         inputs: its inputs.
         options: the backend's.
-        reserved: bytes that other graphs hold meanwhile.
+        room: what the other graphs of the step leave to this one.
     """
     if any(callable(o) for o in (options.cost, options.policy)):
         return None
     devices = sorted({str(i.device) for i in inputs if isinstance(i, torch.Tensor)})
     asked = replace(options, dump=None)
+    if options.budget.nbytes is None:
+        room = replace(room, reserved=0)  # only bytes are shared
     parts = [
-        f"{VERSION} {FORMAT} {asked} {reserved if options.budget.nbytes is not None else 0}",
+        f"{VERSION} {FORMAT} {asked} {room}",
         str(profile(options.device, torch.device(devices[-1] if devices else "cpu"))),
         *(cache.machine(torch.device(d)) for d in devices),
         *(_code(m.graph) for m in module.modules() if isinstance(m, fx.GraphModule)),

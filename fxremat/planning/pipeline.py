@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import fx
 
 from fxremat.frontend.analyze import Workspaces, prepare
 from fxremat.options import Options
+from fxremat.planning.assign import ALONE, Room, hold
 from fxremat.planning.feedback import NO_FEEDBACK, Feedback
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.select import decide
@@ -63,7 +64,7 @@ def plan_joint(
     options: Options,
     workspaces: Workspaces | None = None,
     marks: Mapping[str, str] | None = None,
-    reserved: int = 0,
+    room: Room = ALONE,
     peers: Peers | None = None,
     feedback: Feedback = NO_FEEDBACK,
 ) -> Planned:
@@ -75,7 +76,7 @@ def plan_joint(
         options: budget, cost model and the rest.
         workspaces: for the nodes of a graph, what runs of their ops hold and return, by
             signature; measured on the device by default.
-        reserved: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
+        room: what the other graphs of the step leave to this one.
         marks: what the user's marks in the model say, by node; read from the graph by default.
         peers: the other processes that plan this graph; none by default.
         feedback: what is known of what the inner compiler makes of the graph.
@@ -88,9 +89,11 @@ def plan_joint(
         InfeasibleError: if the rules leave a value that may be neither saved nor recomputed.
     """
     ready = prepare(module, num_fwd_outputs, options, workspaces, marks, feedback.apart)
+    if room.saved is not None:
+        ready = replace(ready, context=hold(ready.context, room.saved))
     with ready.clock.stage("solver"):
         asked = peers or SingleProcess()
-        plan = asked.agree(ready, lambda: decide(ready, feedback, reserved), reserved)
+        plan = asked.agree(ready, lambda: decide(ready, feedback, room), room.reserved)
     with ready.clock.stage("split"):
         halves = split(ready.joint, plan.backward_schedule, plan.forward)
         verify(ready.joint, halves)

@@ -9,6 +9,7 @@ from fxremat.base.budget import format_bytes, resolve
 from fxremat.base.errors import BudgetError
 from fxremat.frontend.analyze import Prepared
 from fxremat.options import Options
+from fxremat.planning.assign import ALONE, Room
 from fxremat.planning.feedback import NO_FEEDBACK, Feedback
 from fxremat.planning.planner import Planner, planner_of
 from fxremat.planning.reapply import recall
@@ -25,13 +26,17 @@ __all__ = ["decide"]
 NAMED = 5  # values that an error lists
 
 
-def decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, reserved: int = 0) -> Plan:
+def decide(
+    ready: Prepared,
+    feedback: Feedback = NO_FEEDBACK,
+    room: Room = ALONE,
+) -> Plan:
     """The plan that the options of a graph ask for.
 
     Args:
         ready: the graph.
         feedback: what is known of what the inner compiler makes of the graph.
-        reserved: bytes that other graphs of the step hold meanwhile, part of a budget in bytes.
+        room: what the other graphs of the step leave to this one.
 
     Raises:
         BudgetError: if no plan meets the budget and the options don't take the closest.
@@ -43,13 +48,13 @@ def decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, reserved: int = 0)
         return recall(planner, options.plan)
     if options.strategy is not None:
         point = _by_hand(planner, options)
-        return replace(planner.plan(point, None), reserved=reserved)
-    limit, point = _choose(planner.solver, options, feedback, reserved)
+        return replace(planner.plan(point, None), reserved=room.reserved)
+    limit, point = _choose(planner.solver, options, feedback, room)
     proved = True
     if options.solver == "exact" and point.seconds > 0:
         point, proved = _prove(planner.solver, limit, point, options, feedback.margin)
     complete = proved and not planner.solver.timed_out
-    return replace(planner.plan(point, limit, complete=complete), reserved=reserved)
+    return replace(planner.plan(point, limit, complete=complete), reserved=room.reserved)
 
 
 def _by_hand(planner: Planner, options: Options) -> Point:
@@ -61,13 +66,13 @@ def _by_hand(planner: Planner, options: Options) -> Point:
 
 
 def _choose(
-    solver: PeakSolver, options: Options, feedback: Feedback, reserved: int
+    solver: PeakSolver, options: Options, feedback: Feedback, room: Room
 ) -> tuple[int | None, Point]:
     """The limit in bytes and the plan for it, below by the margin if there is one."""
     if options.budget.smallest:
         return None, solver.least()
     baseline = solver.baseline.peak if feedback.baseline is None else feedback.baseline
-    resolved = resolve(options.budget, baseline, reserved, feedback.margin)
+    resolved = resolve(options.budget, baseline, room.reserved, feedback.margin)
     found = solver.solve(2**62 if resolved.target is None else resolved.target)
     if found is not None:
         return resolved.nbytes, found
@@ -75,16 +80,10 @@ def _choose(
     least = solver.least()
     if limit is not None and (least.peak <= limit or feedback.baseline is not None):
         return limit, least
-    message = _too_small(solver, limit or 0, least)
-    if reserved and limit is not None and least.peak <= limit + reserved:
-        # What the other graphs hold was settled before this one was known.
-        warnings.warn(
-            f"the step exceeds its budget by {format_bytes(least.peak - limit)}: other graphs hold "
-            f"{format_bytes(reserved)} for their backward, and this one needs "
-            f"{format_bytes(least.peak)} at least; avoid the graph break, or give a smaller budget",
-            stacklevel=2,
-        )
+    whole = options.budget.nbytes  # what is left of it may be too little; so may not be all of it
+    if room.shared and (whole is None or least.peak <= whole):
         return limit, least
+    message = _too_small(solver, limit or 0, least)
     if options.on_infeasible == "raise":
         raise BudgetError(message, asked=limit, least=least.peak)
     warnings.warn(message, stacklevel=2)

@@ -19,6 +19,7 @@ from torch.fx.experimental._backward_state import BackwardState
 
 from passes.inductor.code import Compiled, Workspace
 from passes.inductor.kernels import near, ordered
+from passes.torch_internals import copied
 
 __all__ = ["compile_with_inductor"]
 
@@ -59,11 +60,6 @@ def compile_with_inductor(
     }
     if realize:
         patches["realize_reads_threshold"] = 1
-    copied = fx.Graph()
-    copied.output(copied.graph_copy(module.graph, {}))
-    fresh = fx.GraphModule(module, copied)
-    fresh.meta.update(module.meta)
-
     # A lazy backward would be compiled, and judged, only when it is first run. With hooks of the
     # user's it has to be: Inductor refuses it, and compiled autograd takes the graph itself.
     hooked = any(isinstance(i, BackwardState) for i in example_inputs)
@@ -73,7 +69,7 @@ def compile_with_inductor(
     with functorch_config.patch(settings), V.set_choices_handler(near(V.choices)):
         found.run = cast(
             "Callable[..., Any]",
-            compile_fx(fresh, example_inputs, config_patches=patches),
+            compile_fx(copied(module), example_inputs, config_patches=patches),
         )
     return found
 
