@@ -50,7 +50,7 @@ class Repeated(nn.Module):
 
     def __init__(self, depth: int = 8, width: int = 32) -> None:
         super().__init__()
-        self.block = Broken._stack(2, width)
+        self.block: Any = Broken._stack(2, width)
         self.depth = depth // 2
 
     def forward(self, x: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Repeated(nn.Module):
 
     def compiled(self, backend: Any) -> Any:
         """The step as a callable; only the block is compiled."""
-        self.block.compile(backend=backend)
+        self.block = torch.compile(self.block, backend=backend)
         return self
 
 
@@ -102,9 +102,7 @@ def test_a_step_that_cannot_keep_its_budget_says_by_how_much() -> None:
     """The first graph was planned when nobody knew of the second."""
     _, free = grads(None)
     peak = free.plans[0].predicted_peak
-    with pytest.warns(
-        UserWarning, match="graph 2 of the step needs"
-    ):
+    with pytest.warns(UserWarning, match="graph 2 of the step needs"):
         grads(peak)
 
 
