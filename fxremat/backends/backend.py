@@ -105,7 +105,6 @@ class Backend:
         attempt = Attempt(self.options, self._ledger.held(), peers)
         while not attempt.compile(module, example_inputs):
             log.info("compiled code is %d bytes over the budget; planning again", attempt.excess)
-        peers.finish(attempt.plan)
         if attempt.plan is not None:
             self._take(attempt.plan, attempt.planned)
         assert attempt.compiled.run is not None  # compile() returned

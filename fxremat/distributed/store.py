@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch.distributed as dist
 
 from fxremat.base.errors import RankError
 
-__all__ = ["OWN", "Store", "room", "wait"]
+__all__ = ["OWN", "Store", "room", "wait", "write_first"]
 
 Store = Any  # torch.distributed.Store, which torch does not export to type checkers
 OWN = "or give the backend ranks='own', and every rank plans for itself"
@@ -26,28 +27,32 @@ def room(store: Store, name: str) -> Store:
     return distributed.PrefixStore(name, store)
 
 
-def wait(store: Store, key: str, timeout: timedelta, what: str) -> bytes:
-    """What another rank leaves under a key.
+def write_first(store: Store, key: str, value: str) -> str:
+    """Leave a value, unless another rank has left one before; what is there then."""
+    return bytes(store.compare_set(key, "", value)).decode()
+
+
+def wait(store: Store, keys: Sequence[str], timeout: timedelta, what: Callable[[], str]) -> None:
+    """Wait until something is left under all of the keys.
 
     Args:
         store: where.
-        key: under what.
-        timeout: how long to wait for it.
-        what: event awaited; used in the timeout message.
+        keys: under what.
+        timeout: how long to wait.
+        what: says what has not happened, for instance "rank 1 has not come".
 
     Raises:
-        RankError: if nothing is left in time.
+        RankError: if it is not there in time.
     """
     try:
         try:
-            store.wait([key], min(timeout, PATIENCE))
+            store.wait(keys, min(timeout, PATIENCE))
         except dist.DistStoreError:
-            log.warning("%s yet; waiting for %.0f s in all", what, timeout.total_seconds())
-            store.wait([key], max(timeout - PATIENCE, MOMENT))
-        return bytes(store.get(key))
+            log.warning("%s yet; waiting for %.0f s in all", what(), timeout.total_seconds())
+            store.wait(keys, max(timeout - PATIENCE, MOMENT))
     except dist.DistStoreError as error:
         raise RankError(
-            f"{what} within {timeout.total_seconds():.0f} s, the timeout of the process group. All "
-            "ranks must compile the same training graphs, in the same order. Let them run the "
+            f"{what()} within {timeout.total_seconds():.0f} s, the timeout of the process group. "
+            "All ranks must compile the same training graphs, in the same order. Let them run the "
             f"same code, give init_process_group(timeout=...) more if a rank is slow, {OWN}"
         ) from error
