@@ -186,7 +186,7 @@ def step(budget: object = 0.5, rows: int = ROWS, **options: Any) -> tuple[Any, C
     """A backend, and a step with it on a batch of some rows."""
     torch.compiler.reset()  # or it would be a recompilation
     backend = fxremat.backend(budget, inner="eager", **options)
-    run = torch.compile(net(depth=2), backend=backend, dynamic=False)
+    run = torch.compile(net(depth=1), backend=backend, dynamic=False)
 
     def once(count: int = rows) -> None:
         run(batches(1, count)[0]).backward()

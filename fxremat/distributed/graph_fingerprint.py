@@ -61,7 +61,10 @@ def _lines(module: fx.GraphModule) -> Iterator[tuple[str, str]]:
         read = " ".join(str(place[n]) for n in node.all_input_nodes)
         target = _target(node)
         word = _of_collective if target.split(".")[0] in COLLECTIVE else _value
-        yield f"{index} {target}({read})", str(fx.node.map_aggregate((node.args, node.kwargs), word))
+        yield (
+            f"{index} {target}({read})",
+            str(fx.node.map_aggregate((node.args, node.kwargs), word)),
+        )
         inner = getattr(module, str(node.target), None) if node.op == "get_attr" else None
         if isinstance(inner, fx.GraphModule):
             yield from _lines(inner)
