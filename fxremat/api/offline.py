@@ -44,8 +44,8 @@ def plan(
 ) -> Plan:
     """Plan a training step without running it.
 
-    With ``inner="inductor"`` the prediction is that of single ops; the code that Inductor makes
-    of them usually holds less, which is known only once it has been compiled.
+    With ``inner="inductor"`` the plan is for ops as Inductor is likely to fuse them. What its code
+    holds is known only once it has been compiled, and the backend then plans again if need be.
 
     Args:
         model: the module that returns the loss, with real weights or on the "meta" device.

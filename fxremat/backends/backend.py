@@ -104,7 +104,9 @@ class Backend:
         """Compile, and plan again with what the code tells until it is as asked for."""
         attempt = Attempt(self.options, self._ledger.held(), peers)
         while not attempt.compile(module, example_inputs):
-            log.info("compiled code is %d bytes over the budget; planning again", attempt.excess)
+            over = f"is {attempt.excess} bytes over the budget"
+            why = over if attempt.excess > 0 else "may hold less"
+            log.info("compiled code %s; planning again", why)
         if attempt.plan is not None:
             self._take(attempt.plan, attempt.planned)
         assert attempt.compiled.run is not None  # compile() returned
