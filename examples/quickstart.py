@@ -39,7 +39,8 @@ def measured(compiled: bool) -> tuple[int, list[fxremat.Plan]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure both, each in a process of its own, and print the peaks."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fxremat"])
     with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
         (eager, _), (ours, (plan,)) = pool.map(measured, (False, True))
     print(f"eager:    {eager / 2**20:6.1f} MiB measured")

@@ -15,10 +15,9 @@ import pytest
 import torch
 from filelock import FileLock
 from torch import fx
-from torch.distributed import TCPStore
 
 from fxremat.base.errors import BudgetError, RankError
-from fxremat.distributed import store
+from fxremat.distributed import agreement
 from fxremat.distributed.agreement import FirstWriter
 from fxremat.distributed.rendezvous import meet
 from fxremat.options import Options
@@ -37,7 +36,8 @@ def run(name: str, folder: Path) -> list[Found]:
     """Run a program in two fresh processes; what each found."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.rank_programs"])
-    served = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    store: Any = torch.distributed.TCPStore  # type: ignore[attr-defined]
+    served = store("localhost", 0, is_master=True, wait_for_workers=False)
     with ProcessPoolExecutor(2, mp_context=context) as pool:
         both = [pool.submit(on_rank, name, rank, served.port, str(folder)) for rank in (0, 1)]
         return [one.result(timeout=400) for one in both]
@@ -220,13 +220,13 @@ def test_who_is_waited_for_is_said_before_it_is_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     moment = timedelta(milliseconds=20)
-    monkeypatch.setattr(store, "PATIENCE", moment)
+    monkeypatch.setattr(agreement, "PATIENCE", moment)
     keys = torch.distributed.HashStore()  # type: ignore[attr-defined]
     with pytest.raises(RankError, match="rank 1 has not come within 0 s"):
-        store.wait(keys, ["key"], 3 * moment, lambda: "rank 1 has not come")
+        agreement.wait(keys, ["key"], 3 * moment, lambda: "rank 1 has not come")
     assert "rank 1 has not come yet" in caplog.text
     keys.set("key", "value")
-    store.wait(keys, ["key"], moment, lambda: "rank 1 has not come")
+    agreement.wait(keys, ["key"], moment, lambda: "rank 1 has not come")
 
 
 def writers() -> list[FirstWriter]:

@@ -30,9 +30,8 @@ import torch.distributed as dist
 from torch import fx
 
 from fxremat.base.errors import RankError
-from fxremat.distributed.agreement import FirstWriter
+from fxremat.distributed.agreement import OWN, FirstWriter, Store, room, wait, write_first
 from fxremat.distributed.graph_fingerprint import GraphFingerprint, graph_fingerprint, hashed
-from fxremat.distributed.store import OWN, Store, room, wait, write_first
 from fxremat.options import Options
 from fxremat.planning.peers import Peers, SingleProcess
 from passes.torch_internals import is_recompile
