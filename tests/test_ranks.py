@@ -244,6 +244,9 @@ def test_a_plan_from_a_cache_counts_where_it_is_the_first() -> None:
     early.again()
     assert late.confirms(other)
     assert not early.confirms(plan)
+    compiled_again = FirstWriter(early.store, early.rank, early.timeout)
+    assert not compiled_again.confirms(other)  # the others may have taken what it left before
+    assert compiled_again.confirms(plan)
 
 
 @pytest.mark.parametrize("error", [BudgetError("too little", asked=3, least=5), OSError("gone")])

@@ -95,21 +95,20 @@ class FirstWriter:
     def agree(self, ready: Prepared, make: MakePlan, held: int = 0) -> Plan:
         """The plan of this attempt, which Inductor may ask for twice."""
         if self._agreed is None:
-            first = self._first()
-            plan = self._leave(make) if first == self.rank else self._read(first)
-            self._agreed = plan if first == self.rank else _taken(ready, plan, held)
+            self._agreed = self._leave(make) if self._mine() else _taken(ready, self._read(), held)
         return self._agreed
 
     def confirms(self, plan: Plan) -> bool:
         """Whether this plan is the first of this attempt, or the one that was."""
-        first = self._first()
-        if first == self.rank:
+        if self._mine():
             self._leave(lambda: plan)
             return True
-        return self._read(first).backward_schedule == plan.backward_schedule
+        return self._read().backward_schedule == plan.backward_schedule
 
-    def _first(self) -> int:
-        return int(write_first(self.store, f"claim {self._attempt}", str(self.rank)))
+    def _mine(self) -> bool:
+        """Whether this rank comes first; a plan that it has left before counts as another's."""
+        first = write_first(self.store, f"claim {self._attempt}", str(self.rank))
+        return first == str(self.rank) and not self.store.check([f"plan {self._attempt}"])
 
     def _leave(self, make: MakePlan) -> Plan:
         key = f"plan {self._attempt}"
@@ -121,9 +120,10 @@ class FirstWriter:
         self.store.set(key, replace(plan, detail=None).to_json())
         return plan
 
-    def _read(self, first: int) -> Plan:
-        """The plan that another rank leaves, or the error for which it leaves none."""
-        key, what = f"plan {self._attempt}", f"rank {first} plans for the others and has no plan"
+    def _read(self) -> Plan:
+        """The plan that the first rank leaves, or the error for which it leaves none."""
+        key, first = f"plan {self._attempt}", self.store.get(f"claim {self._attempt}").decode()
+        what = f"rank {first} plans for the others and has no plan"
         wait(self.store, [key], self.timeout, lambda: what)
         text = bytes(self.store.get(key)).decode()
         data = json.loads(text)
