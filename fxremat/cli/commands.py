@@ -239,7 +239,7 @@ def _explained(explainer: Explainer, name: str | None) -> dict[str, Any]:
     return {
         **_picked(verdict, "name nbytes choice runs reason rebuild"),
         "rebuild_seconds": verdict.rebuild_seconds if verdict.rebuild else None,
-        **_picked(explainer.detail.origin(name), "op shape module source code"),
+        **_picked(explainer.context.origin(name), "op shape module source code"),
         "flip": None if flip is None else asdict(flip),
         "worth": worth,
     }

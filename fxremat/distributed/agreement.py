@@ -117,7 +117,7 @@ class FirstWriter:
         except Exception as error:
             self.store.set(key, _failure(error))
             raise
-        self.store.set(key, replace(plan, detail=None).to_json())
+        self.store.set(key, replace(plan, context=None).to_json())
         return plan
 
     def _read(self) -> Plan:
@@ -142,7 +142,7 @@ def _failure(error: Exception) -> str:
 
 def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
     """A plan of another rank for the graph of this one, held to the budget of this one."""
-    mine, ops = planner_of(ready), ready.detail.op_index
+    mine, ops = planner_of(ready), ready.context.op_index
     if not ops.keys() >= {*plan.forward, *plan.backward_schedule}:
         raise RankError(
             f"the joint graphs of the ranks differ ({mine.graph} and {plan.graph}), though they "
