@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fxremat.base.tables import print_table
+from fxremat.base.units import table
 from fxremat.cli.targets import import_file
 
 __all__ = [
@@ -157,7 +157,7 @@ def ran_case(args: argparse.Namespace, run: Callable[[dict[str, Any]], Row]) -> 
 
 def show(rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Print rows as a table; the first column to the left, the others to the right."""
-    print_table(columns, [[cell(row.get(c)) for c in columns] for row in rows])
+    print(table(columns, [[cell(row.get(c)) for c in columns] for row in rows]), flush=True)
 
 
 def cell(value: object) -> str:

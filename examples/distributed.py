@@ -5,7 +5,7 @@
 
 With DDP the whole step is one graph, and the budget is for all of it. With FSDP2 the blocks are
 compiled one by one, since their parameters are gathered between them, and the budget is for what
-each block keeps for its backward. All ranks take the plan of rank 0. Batches come from the source
+each block keeps for its backward. All ranks take one plan. Batches come from the source
 files of Python's standard library, others on each rank. The peak that is printed is that of the
 last step on rank 0, from the allocator's own events.
 """

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import fxremat
 from fxremat.base.measure import peak_bytes, time_ratio
-from fxremat.base.tables import print_table
+from fxremat.base.units import table
 
 __all__ = ["Row", "Way", "compare", "in_process", "measured", "options"]
 
@@ -117,7 +117,7 @@ def compare(train: Callable[[Way], Row], preload: Sequence[str] = (), beside: in
     theirs = rows["checkpointing"] = in_process(train, Way(checkpointing=True), preload)
     ours = rows["fxremat (peak)"] = in_process(train, Way(budget=theirs.peak), preload)
     rows["fxremat 0.5"] = in_process(train, Way(budget="0.5"), preload)
-    print_table(HEAD, [_cells(name, row) for name, row in rows.items()])
+    print(table(HEAD, [_cells(name, row) for name, row in rows.items()]))
     print(
         f"In short: of {rows['eager'].peak / MIB:.2f} MiB, checkpointing leaves "
         f"{theirs.peak / MIB:.2f} at {theirs.time:.2f} of eager's time; within that, fxremat takes "

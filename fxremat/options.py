@@ -100,8 +100,8 @@ class Options:
             :mod:`fxremat.planning.strategies`; or ``"auto"``, the knee of the frontier.
         k: blocks in one stretch, for ``strategy="every"``.
         ranks: where several processes train a model (``torch.distributed``): ``"same"``, all ranks
-            take the plan that rank 0 makes, and graphs that differ are an error; or ``"own"``, each
-            rank plans for itself, as for the stages of a pipeline.
+            take the plan of the first to come, and graphs that differ are an error; or ``"own"``,
+            each rank plans for itself, as for the stages of a pipeline.
         dump: a folder in which each graph that is compiled leaves its plan, report and drawings.
     """
 
@@ -269,10 +269,15 @@ def _read_strategy(name: str, value: object) -> object:
     return None if value is None else _choice(name, value, get_args(Strategy))
 
 
-def _read_k(name: str, value: object) -> object:
-    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
-        return int(value)
-    raise OptionError(f"{name}={value!r}: not a number of blocks; write an int, 1 or more")
+def _at_least(least: int, what: str) -> Callable[[str, object], object]:
+    """A reader of a whole number."""
+
+    def read(name: str, value: object) -> object:
+        if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
+            return int(value)
+        raise OptionError(f"{name}={value!r}: not a {what}; write an int, {least} or more")
+
+    return read
 
 
 def _read_dump(name: str, value: object) -> object:
@@ -295,25 +300,19 @@ def _read_time_limit(name: str, value: object) -> object:
     )
 
 
-def _read_effort(name: str, value: object) -> object:
-    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0:
-        return int(value)
-    raise OptionError(f"{name}={value!r}: not a whole number of rounds; write an int, 0 or more")
-
-
 _READERS: dict[str, Callable[[str, object], object]] = {
     "inner": _one_of_or_callable(InnerName),
     "cost": _one_of_or_callable(CostName),
     "device": _read_device,
     "on_infeasible": _one_of(Infeasible),
     "time_limit": _read_time_limit,
-    "effort": _read_effort,
+    "effort": _at_least(0, "whole number of rounds"),
     "solver": _one_of(Solver),
     "policy": _read_policy,
     "regions": _read_regions,
     "plan": _read_plan,
     "strategy": _read_strategy,
-    "k": _read_k,
+    "k": _at_least(1, "number of blocks"),
     "ranks": _one_of(Ranks),
     "dump": _read_dump,
 }

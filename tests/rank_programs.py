@@ -1,21 +1,13 @@
-"""Programs for two processes, for :mod:`tests.test_ranks`.
-
-    torchrun --standalone --nproc-per-node 2 tests/rank_programs.py NAME FOLDER
-
-Each rank leaves what it found as ``FOLDER/RANK.json``.
-"""
+"""Programs for two processes, for :mod:`tests.test_ranks`."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -194,7 +186,7 @@ def step(budget: object = 0.5, rows: int = ROWS, **options: Any) -> tuple[Any, C
     """A backend, and a step with it on a batch of some rows."""
     torch.compiler.reset()  # or it would be a recompilation
     backend = fxremat.backend(budget, inner="eager", **options)
-    run = torch.compile(net(depth=2), backend=backend, dynamic=False)
+    run = torch.compile(net(depth=1), backend=backend, dynamic=False)
 
     def once(count: int = rows) -> None:
         run(batches(1, count)[0]).backward()
@@ -210,9 +202,7 @@ def odd_decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, held: int = 0)
 
 
 def failing_decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, held: int = 0) -> Plan:
-    """Rank 0 cannot plan."""
-    if dist.get_rank():
-        return decide(ready, feedback, held)
+    """The rank that comes first cannot plan."""
     raise fxremat.BudgetError("no plan found", asked=1, least=2)
 
 
@@ -244,7 +234,7 @@ def agreement() -> Found:
     backend, once = step()
     once()
     with mock.patch.object(pipeline, "decide", odd_decide):
-        once(ROWS // 2)  # a recompilation on all ranks
+        once(ROWS // 4)  # a recompilation on all ranks
     found["again"] = told(backend.plans)
 
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU() if rank else nn.GELU())
@@ -260,10 +250,12 @@ def agreement() -> Found:
 
     store.set_timeout(SOON)
     _, once = step()
-    if rank == 0:  # rank 1 does not come
-        found["missing"] = failure(once)
+    if rank:  # it comes too late
+        dist.barrier()
+    found["missing"] = failure(once)
+    if not rank:
+        dist.barrier()
     store.set_timeout(long)
-    dist.barrier()
     return found
 
 
@@ -280,20 +272,29 @@ PROGRAMS: dict[str, Callable[[], Found]] = {
 }
 
 
-def main(name: str, folder: str) -> None:
-    """Run a program on this rank, with caches of its own."""
-    for variable in ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR"):
-        os.environ[variable] = str(Path(folder, f"{variable}-{os.environ['RANK']}"))
+def on_rank(name: str, rank: int, port: int, folder: str) -> Found:
+    """Run a program on one rank of two, with caches of its own; what it found.
+
+    Args:
+        name: one of PROGRAMS.
+        rank: 0 or 1.
+        port: of a TCPStore that another process serves, as ``torchrun`` does.
+        folder: for the caches.
+    """
+    os.environ |= {
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(port),
+        "RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        **{n: f"{folder}/{n}-{rank}" for n in ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR")},
+    }
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = PROGRAMS[name]()
     found["warnings"] = [str(w.message) for w in said if "fxremat" in w.filename]
-    Path(folder, f"{dist.get_rank()}.json").write_text(json.dumps(found))
     dist.barrier()
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return found

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import fxremat
+from fxremat.cli import commands
+from fxremat.cli.bench import Row
 from fxremat.cli.parser import main
 from fxremat.plans.plan import Plan
 from tests.steps import curve, half
@@ -204,29 +206,28 @@ def test_diff_and_explain(saved: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_bench_runs_for_real(train: str, capsys: pytest.CaptureFixture[str]) -> None:
-    args = [
-        "bench",
-        f"{train}:make",
-        "--inner",
-        "eager",
-        "--budgets",
-        "0.6",
-        "--pairs",
-        "1",
-        "--json",
-    ]
-    assert main(args) == 0
-    eager, ours = json.loads(capsys.readouterr().out)
-    assert (eager["run"], ours["run"]) == ("eager", "0.6")
+    args = ["bench", f"{train}:make", "--inner", "eager", "--budgets", "0.6,1KiB", "--pairs", "1"]
+    assert main([*args, "--json"]) == 1  # since one of the budgets cannot be had
+    eager, ours, refused = json.loads(capsys.readouterr().out)
+    assert (eager["run"], ours["run"], refused["run"]) == ("eager", "0.6", "1KiB")
     assert ours["measured"] == ours["predicted"] <= ours["limit"]
     assert ours["gradients"] == 0.0
     assert eager["measured"] > ours["measured"]
+    assert "no plan found within 1024 bytes" in refused["error"]
 
 
-def test_bench_says_what_cannot_be_had(train: str, capsys: pytest.CaptureFixture[str]) -> None:
-    args = ["bench", f"{train}:make", "--inner", "eager", "--budgets", "1KiB", "--pairs", "0"]
-    assert main(args) == 1
-    assert "no plan found within 1024 bytes" in capsys.readouterr().out
+def test_bench_prints_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Row("eager", measured=3 * 2**20, time=1.0), Row("0.5", error="no plan")]
+    monkeypatch.setattr(commands, "bench", lambda *_: iter(rows))
+    assert main(["bench", "a.py:make", "--budgets", "0.5"]) == 1
+    _, eager, ours, error = capsys.readouterr().out.splitlines()
+    assert eager.split() == ["eager", "-", "-", "3.00", "1.00", "-", "-"]
+    assert ours.split() == ["0.5", *"------"]
+    assert error == "0.5: no plan"
+    rows = [Row("eager", measured=3 * 2**20), Row("0.5", limit=10, predicted=9, measured=10)]
+    assert main(["bench", "a.py:make", "--budgets", "0.5"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -302,3 +303,26 @@ def test_as_a_module_and_debug_shows_where(train: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
+
+
+def test_the_path_is_left_as_it_was(
+    train: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies beside a target is found, also while it is traced, and not afterwards."""
+    (tmp_path / "beside_it.py").write_text("def scale(x):\n    return 2 * x\n")
+    with Path(train).open("a") as file:
+        file.write(
+            "\n\nclass Late(Model):\n"
+            "    def forward(self, x):\n"
+            "        from beside_it import scale\n"
+            "        return scale(super().forward(x))\n"
+            "\n\ndef late():\n    return Late(), torch.randn(64, 16)\n"
+        )
+    before = list(sys.path)
+    assert main(["plan", f"{train}:late", *FAST, "--quiet"]) == 0
+    assert sys.path == before
+    assert main(["plan", f"{train}:fails", *FAST, "--quiet"]) == 1
+    assert sys.path == before
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", "beside_it:scale", "--quiet"]) == 1
+    assert sys.path == before

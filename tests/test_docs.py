@@ -59,7 +59,7 @@ class Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Part() for _ in range(6))
+        self.blocks = nn.ModuleList(Part() for _ in range(3))
         self.head = nn.Linear(32, 8)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def names() -> dict[str, Any]:
     return {
         "fxremat": fxremat,
         "model": Model(),
-        "batch": torch.randn(512, 32),
+        "batch": torch.randn(128, 32),
         "x": torch.randn(2, 4),
         "attention": nn.Identity(),
         "make_batch": lambda n: torch.randn(n, 32),
@@ -101,6 +101,9 @@ WITH_PYTHON = [p for p in FILES if any(b.language == "python" for b in blocks(p)
 
 
 def test_the_blocks_are_found() -> None:
+    for path in FILES:
+        fences = re.findall(r"^ *```", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert len(fences) == 2 * len(blocks(path)), path
     found = {path.name for path in WITH_PYTHON}
     assert found >= {
         "README.md",
@@ -121,11 +124,9 @@ def test_python_blocks_run(
     """A block that raises fails the test; what it asserts itself holds."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(TRAIN)
-    given = set(names)
     for block in blocks(path):
         if block.language == "python":
             exec(compile(block.text, f"{path.name}:\n{block.text}", "exec"), names)
-    assert set(names) > given  # each document makes something of its own
 
 
 def commands(path: Path) -> Iterator[tuple[str, str]]:
@@ -137,7 +138,15 @@ def commands(path: Path) -> Iterator[tuple[str, str]]:
                 yield command, printed
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+# The README plans 7 billion parameters.
+WITH_COMMANDS = [
+    pytest.param(path, marks=[pytest.mark.slow] * (path.name == "README.md"), id=path.name)
+    for path in FILES
+    if any(commands(path))
+]
+
+
+@pytest.mark.parametrize("path", WITH_COMMANDS)
 def test_commands_print_what_is_written(
     path: Path,
     tmp_path: Path,

@@ -78,7 +78,7 @@ def test_a_corrupted_file_is_measured_again(
     own = DeviceProfile("own", (("float32", 1.0),), 1.0, 0.0)
     monkeypatch.setattr(devices, "_measure", lambda _: own)
     measured("cpu")
-    (file,) = folder.iterdir()
+    (file,) = folder.glob("*.json")
     file.write_bytes(text.encode("latin-1"))
     again = DeviceProfile("again", (("float32", 2.0),), 1.0, 0.0)
     monkeypatch.setattr(devices, "_measure", lambda _: again)
@@ -89,7 +89,7 @@ def test_cache_round_trip_leaves_one_file(folder: Path) -> None:
     assert cache.load("a b/c") is None
     assert cache.store("a b/c", {"x": [1, 2.5, "y"]})
     assert cache.load("a b/c") == {"x": [1, 2.5, "y"]}
-    assert [p.name for p in folder.iterdir()] == ["a_b_c.json"]
+    assert {p.name for p in folder.iterdir()} <= {"a_b_c.json", ".lock"}
 
 
 def test_an_unwritable_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 import fxremat
 from fxremat.base.errors import OptionError
-from fxremat.integrations.losses import LossOnly
 from tests.libraries import BATCH, LENGTH, WORDS, Results, assert_equal, assert_remat, gpt2, rows
 
 pytestmark = pytest.mark.filterwarnings(
@@ -281,7 +280,7 @@ def test_a_loss_outside_is_refused_by_the_callback(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["['logits']", "[0]", ".logits", ".get('logits')"])
 def test_asking_for_logits_says_where_they_went(how: str) -> None:
-    outputs = LossOnly(loss=torch.tensor(1.0))
+    outputs = remat_of().LossOnly(loss=torch.tensor(1.0))
     assert outputs.loss is outputs["loss"] is outputs.get("loss")
     with pytest.raises((KeyError, AttributeError), match="returns only its loss"):
         eval(f"outputs{how}")

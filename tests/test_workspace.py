@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
 from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -148,11 +152,43 @@ def test_a_second_call_reads_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measure(graph.nodes, "cpu") == first
 
 
+def measure_beside(barrier: Barrier, cache: str, size: int) -> None:
+    """Measure an op; what is kept is read before another process writes to it."""
+    os.environ["XDG_CACHE_HOME"] = cache
+    torch.set_num_threads(1)  # as here: part of the file's name
+    run = op_profiler.run_all
+
+    def wait_and_run(*args: Any, **options: Any) -> Any:
+        barrier.wait()
+        return run(*args, **options)
+
+    with mock.patch.object(op_profiler, "run_all", wait_and_run):
+        measure(traced(torch.sin, torch.rand(size)).nodes, "cpu")
+
+
+def test_two_processes_keep_what_both_measure(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.test_workspace"])
+    barrier = context.Barrier(2, timeout=300)
+    args = [(barrier, str(folder.parent), size) for size in (1000, 2000)]
+    processes = [context.Process(target=measure_beside, args=a) for a in args]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    monkeypatch.setattr(op_profiler, "run_all", lambda *_, **__: pytest.fail("ran again"))
+    for size in (1000, 2000):
+        assert len(measure(traced(torch.sin, torch.rand(size)).nodes, "cpu")) == 1
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", '{"format":1,"ops":[]}', '{"format":0,"ops":{}}'])
 def test_a_corrupted_cache_is_measured_again(text: str, folder: Path) -> None:
     graph = traced(log_softmax_backward, torch.rand(30, 20), torch.rand(20, 30))
     first = measure(graph.nodes, "cpu")
-    (file,) = folder.iterdir()
+    (file,) = folder.glob("*.json")
     file.write_text(text)
     assert measure(graph.nodes, "cpu") == first
 
@@ -160,7 +196,7 @@ def test_a_corrupted_cache_is_measured_again(text: str, folder: Path) -> None:
 def test_a_corrupted_entry_is_measured_again(folder: Path) -> None:
     graph = traced(log_softmax_backward, torch.rand(30, 20), torch.rand(20, 30))
     first = measure(graph.nodes, "cpu")
-    (file,) = folder.iterdir()
+    (file,) = folder.glob("*.json")
     text, count = re.subn(r"\[\d+,null,\[2400\]\]", '["x",null,7]', file.read_text())
     assert count == 1
     file.write_text(text)

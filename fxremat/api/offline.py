@@ -44,8 +44,8 @@ def plan(
 ) -> Plan:
     """Plan a training step without running it.
 
-    With ``inner="inductor"`` the prediction is that of single ops; the code that Inductor makes
-    of them usually holds less, which is known only once it has been compiled.
+    With ``inner="inductor"`` the plan is for ops as Inductor is likely to fuse them. What its code
+    holds is known only once it has been compiled, and the backend then plans again if need be.
 
     Args:
         model: the module that returns the loss, with real weights or on the "meta" device.
@@ -79,7 +79,7 @@ def plan(
     if budget is not None and memory is not None:
         raise OptionError("budget and memory were both given; memory says what budget there is")
     chosen = Options.parse(budget, **{**options, "device": device})
-    ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
+    ready = _ready(model, args, kwargs, chosen, optimizer, accumulates)
     if memory is not None:
         budget = Budget(nbytes=_left(memory, ready.context))
         ready = replace(ready, options=replace(chosen, budget=budget))
@@ -123,7 +123,7 @@ def frontier(
             )
         return Planner.of(model).frontier()
     chosen = Options.parse(None, **{**options, "device": device})
-    ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
+    ready = _ready(model, args, kwargs, chosen, optimizer, accumulates)
     return planner_of(ready).frontier()
 
 
@@ -132,7 +132,6 @@ def _ready(
     args: Any,
     kwargs: Mapping[str, Any] | None,
     options: Options,
-    device: str | devices.DeviceProfile | None,
     optimizer: Optimizer,
     accumulates: bool,
 ) -> Prepared:
@@ -146,7 +145,8 @@ def _ready(
             f"budget={kwargs!r}"
         )
     given = args if isinstance(args, (tuple, list)) else (args,)
-    profile = devices.profile(device, torch.device("cpu")) if device is not None else None
+    named, here = options.device, torch.device("cpu")
+    profile = None if named is None else devices.profile(named, here)
     held = resident(
         model,
         (given, kwargs),
@@ -157,8 +157,8 @@ def _ready(
     )
     fused = options.inner == "inductor"
     joint, outputs = trace_joint(model, given, kwargs, decompositions=fused, joint_passes=fused)
-    here = external_workspaces if fused else workspace.measure
-    ready = prepare(joint, outputs, options, here if profile is None else estimated_workspaces)
+    run = external_workspaces if fused else workspace.measure
+    ready = prepare(joint, outputs, options, run if profile is None else estimated_workspaces)
     return replace(ready, context=replace(ready.context, resident=held))
 
 

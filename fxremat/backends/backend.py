@@ -108,9 +108,9 @@ class Backend:
         if options.inner == "inductor":
             attempt = Attempt(options, room, peers)
             while not attempt.compile(module, example_inputs):
-                excess = attempt.excess
-                log.info("compiled code is %d bytes over the budget; planning again", excess)
-            peers.finish(attempt.plan)
+                over = f"is {attempt.excess} bytes over the budget"
+                why = over if attempt.excess > 0 else "may hold less"
+                log.info("compiled code %s; planning again", why)
             if attempt.plan is not None:
                 self._take(attempt.plan, attempt.planned, place)
             assert attempt.compiled.run is not None  # compile() returned

@@ -164,7 +164,10 @@ class Attempt:
             self.planned is None
             or self.planned.plan.backward_schedule == known.plan.backward_schedule
         )
-        return same and self._peers.confirms(known.plan)
+        if same and not self._peers.confirms(known.plan):
+            self._feedback, self._baseline = Feedback(), None  # those of the other ranks
+            return False
+        return same
 
     def _keep(self) -> None:
         if self._key is not None and self.planned is not None:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 
 from fxremat.base.errors import BudgetError
+from fxremat.base.units import format_bytes
 
 __all__ = ["Budget", "BudgetLike", "Limit", "format_bytes", "resolve"]
 
@@ -104,18 +105,6 @@ def resolve(budget: Budget, baseline: int, reserved: int = 0, margin: int = 0) -
 
 
 BudgetLike = Budget | str | int | float | None  # as users write it
-
-
-def format_bytes(n: int) -> str:
-    """Write a number of bytes in binary units: ``format_bytes(1536) == "1.5 KiB"``."""
-    size, units = float(abs(n)), ["KiB", "MiB", "GiB", "TiB"]
-    if size < 1024:
-        return f"{n} B"
-    unit = "B"
-    # 1023.95 would be written as 1024.0, so it moves on to the next unit.
-    while size >= 1023.95 and units:
-        size, unit = size / 1024, units.pop(0)
-    return f"{'-' if n < 0 else ''}{size:.1f} {unit}"
 
 
 def _parse_text(spec: str) -> Budget:

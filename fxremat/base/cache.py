@@ -1,7 +1,7 @@
-"""Small JSON files in the user's cache folder: device profiles and measured ops.
+"""Small JSON files in the user's cache folder: device profiles, measured ops, plans of graphs.
 
 The folder is ``$XDG_CACHE_HOME/fxremat``, or ``~/.cache/fxremat`` where that variable is unset
-(XDG base directory specification). What lies there can always be measured again, so nothing here
+(XDG base directory specification). What lies there can always be made again, so nothing here
 raises: a file that cannot be read counts as absent, one that cannot be written is not kept.
 """
 
@@ -12,27 +12,22 @@ import json
 import os
 import platform
 import re
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 
-__all__ = ["folder", "load", "machine", "store"]
+from fxremat.base.files import replace_text
 
+__all__ = ["load", "machine", "store", "update"]
 
-def folder() -> Path:
-    """The cache folder; it need not exist yet.
-
-    Raises:
-        RuntimeError: if the user has no home folder.
-    """
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "fxremat"
+WAIT = 10  # seconds for another process that writes
 
 
 def load(name: str) -> dict[str, Any] | None:
-    """What :func:`store` kept under ``name``, or None if there is nothing that can be read."""
+    """What was kept under ``name``, or None if there is nothing that can be read."""
     try:
         data = json.loads(_path(name).read_text(encoding="utf-8"))
     except (OSError, ValueError, RuntimeError, RecursionError):
@@ -41,25 +36,26 @@ def load(name: str) -> dict[str, Any] | None:
 
 
 def store(name: str, data: dict[str, Any]) -> bool:
-    """Keep ``data`` under ``name``; the file is replaced in one step, so no reader sees half of it.
+    """Keep ``data`` under ``name``.
 
     Returns:
         Whether it was kept; False where the folder is not writable.
     """
-    text = json.dumps(data, separators=(",", ":"))
+    return update(name, lambda _: data)
+
+
+def update(name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]) -> bool:
+    """Keep what a function makes of what is kept under ``name``; one process after the other.
+
+    Returns:
+        Whether it was kept; False where the folder is not writable.
+    """
     try:
         path = _path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    except (OSError, RuntimeError):
-        return False
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(scratch).replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            Path(scratch).unlink()
+        with FileLock(path.parent / ".lock", timeout=WAIT):
+            replace_text(path, json.dumps(change(load(name)), separators=(",", ":")))
+    except (OSError, RuntimeError):  # of the second kind: no home folder, no locks
         return False
     return True
 
@@ -76,7 +72,9 @@ def machine(device: torch.device) -> str:
 
 
 def _path(name: str) -> Path:
-    return folder() / (re.sub(r"[^A-Za-z0-9.+-]+", "_", name) + ".json")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
+    return folder / "fxremat" / (re.sub(r"[^A-Za-z0-9.+-]+", "_", name) + ".json")
 
 
 def _processor() -> str:

@@ -1,8 +1,8 @@
-"""Files of users: read and written with errors that say what to do."""
+"""Files: replaced in one step, and read and written with errors that say what to do."""
 
 from __future__ import annotations
 
-import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fxremat.base.errors import OptionError
 
-__all__ = ["read_text", "write_text", "writing"]
+__all__ = ["read_text", "replace_text", "write_text", "writing"]
 
 
 def read_text(path: str | PathLike[str], remedy: str) -> str:
@@ -49,13 +49,17 @@ def write_text(path: str | PathLike[str], text: str) -> None:
     Raises:
         OptionError: if it cannot be written.
     """
-    target = Path(path)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    with writing(target):
-        try:
-            scratch.write_text(text, encoding="utf-8")
-            scratch.replace(target)
-        except OSError:
-            with suppress(OSError):
-                scratch.unlink()
-            raise
+    with writing(path):
+        replace_text(Path(path), text)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """The same with the error as it comes: an OSError."""
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(path)
+    except OSError:
+        with suppress(OSError):
+            scratch.unlink()
+        raise

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from fxremat.backends.backend import backend
 from fxremat.base import measure
 from fxremat.base.errors import OptionError, RematError
-from fxremat.cli.targets import Target, is_real, load
+from fxremat.cli.targets import Target, importable, load
 from fxremat.options import InnerName
 
 __all__ = ["Row", "bench"]
@@ -82,7 +82,7 @@ def bench(target: str, budgets: Sequence[str], inner: str, pairs: int) -> Iterat
 
 def _case(target: str, run: str, inner: InnerName, pairs: int) -> dict[str, Any]:
     step = load(target)
-    if not is_real(step):
+    if not step.is_real:
         raise OptionError(f"target {target!r} holds tensors without data; return real ones to run")
     eager = _step(step, step.model)
     if run == EAGER:
@@ -147,7 +147,9 @@ def _difference(target: Target, eager: Callable[[], Any], ours: Callable[[], Any
 
 
 if __name__ == "__main__":
+    case = json.loads(sys.argv[1])
     try:
-        print(json.dumps(_case(**json.loads(sys.argv[1]))))
+        with importable(case["target"]):
+            print(json.dumps(_case(**case)))
     except RematError as error:
         sys.exit(str(error))

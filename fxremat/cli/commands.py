@@ -8,18 +8,19 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from fxremat.api import offline
-from fxremat.base.budget import format_bytes
 from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
-from fxremat.base.tables import print_table
-from fxremat.cli import targets
+from fxremat.base.units import format_bytes, table
 from fxremat.cli.bench import Row, bench
+from fxremat.cli.targets import Target, importable, load
 from fxremat.inspect.drawings import to_dot
-from fxremat.inspect.explain import Explainer, Flip
+from fxremat.inspect.explain import Explainer
 from fxremat.inspect.reports import write_report
+from fxremat.options import PlanOptions
 from fxremat.plans.diff import diff
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
@@ -27,21 +28,15 @@ from fxremat.plans.plan import Plan
 __all__ = ["bench_", "diff_", "explain_", "frontier_", "plan_", "show_"]
 
 MIB = 2**20
+# What goes from the command line to fxremat.plan and fxremat.frontier, under one name.
+OF_STEP = {"budget", "memory", "device", "optimizer", "accumulates", *PlanOptions.__optional_keys__}
 
 
 def plan_(args: Namespace) -> int:
     """``fxremat plan``."""
-    target = _load(args)
     options = _step_options(args)
-    for name in ("budget", "memory", "strategy"):
-        if getattr(args, name) is not None:
-            options[name] = getattr(args, name)
-    if args.k != 1:
-        options["k"] = args.k
-    if args.closest:
-        options["on_infeasible"] = "closest"
-    with _progress(args, "planning"):
-        found = offline.plan(target.model, target.args, target.kwargs, **options)
+    with _target(args) as step, _progress(args, "planning"):
+        found = offline.plan(step.model, step.args, step.kwargs, **options)
     if args.output:
         found.save(args.output)
     _write_files(args, found, None)
@@ -51,9 +46,9 @@ def plan_(args: Namespace) -> int:
 
 def frontier_(args: Namespace) -> int:
     """``fxremat frontier``."""
-    target = _load(args)
-    with _progress(args, "searching the frontier"):
-        found = offline.frontier(target.model, target.args, target.kwargs, **_step_options(args))
+    options = _step_options(args)
+    with _target(args) as step, _progress(args, "searching the frontier"):
+        found = offline.frontier(step.model, step.args, step.kwargs, **options)
     if args.output:
         write_text(args.output, found.to_json() + "\n")
     _write_files(args, found.knee, found)
@@ -109,7 +104,7 @@ def bench_(args: Namespace) -> int:
         with _progress(args, f"measuring {label}"):
             rows.append(next(runs))
     if args.json:
-        print(json.dumps([{n: getattr(r, n) for n in Row.__dataclass_fields__} for r in rows]))
+        print(json.dumps([asdict(row) for row in rows]))
     else:
         _print_rows(rows)
     return 1 if any(_broken(r) for r in rows) else 0
@@ -118,23 +113,19 @@ def bench_(args: Namespace) -> int:
 # --------------------------------------------------------------------------------------- input
 
 
-def _load(args: Namespace) -> targets.Target:
-    with _progress(args, f"making {args.target}"):
-        return targets.load(args.target, meta=True)
+@contextmanager
+def _target(args: Namespace) -> Iterator[Target]:
+    with importable(args.target):
+        with _progress(args, f"making {args.target}"):
+            step = load(args.target, meta=True)
+        yield step
 
 
 def _step_options(args: Namespace) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "device": args.device,
-        "inner": args.inner,
-        "optimizer": args.optimizer,
-        "accumulates": args.accumulates,
-        "effort": args.effort,
-        "time_limit": args.time_limit,
-    }
-    if args.policy:
-        options["policy"] = dict(_policy(one) for one in args.policy)
-    return options
+    found = {n: v for n, v in vars(args).items() if n in OF_STEP and v is not None}
+    if "policy" in found:
+        found["policy"] = dict(_policy(one) for one in found["policy"])
+    return found
 
 
 def _policy(text: str) -> tuple[str, str]:
@@ -205,7 +196,7 @@ def _print_frontier(args: Namespace, found: Frontier) -> None:
             (name, format_bytes(p.predicted_peak), f"{p.overhead:+.1%}", _beside(found, p))
             for name, p in found.strategies.items()
         ]
-        print_table(("strategy", "peak", "time", "the frontier at that peak"), rows)
+        print(table(("strategy", "peak", "time", "the frontier at that peak"), rows))
 
 
 def _beside(found: Frontier, plan: Plan) -> str:
@@ -217,18 +208,20 @@ def _point(plan: Plan) -> dict[str, Any]:
     return {
         "peak": plan.predicted_peak,
         "share": plan.predicted_peak / max(1, plan.baseline_peak),
-        "overhead": plan.overhead,
-        "recompute_seconds": plan.recompute_seconds,
-        "lower_bound_seconds": plan.lower_bound_seconds,
-        "saved_bytes": plan.saved_bytes,
         "recomputed": len(plan.recomputed),
+        **_picked(plan, "overhead recompute_seconds lower_bound_seconds saved_bytes"),
     }
 
 
+def _picked(thing: object, names: str) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in names.split()}
+
+
 def _explained(explainer: Explainer, name: str | None) -> dict[str, Any]:
+    more, less = explainer.more, explainer.less
     worth = {
-        side: {"bytes": w.nbytes, "seconds": w.seconds}
-        for side, w in (("more", explainer.more), ("less", explainer.less))
+        side: {"bytes": found.nbytes, "seconds": found.seconds}
+        for side, found in (("more", more), ("less", less))
     }
     if name is None:
         values = explainer.problem.values
@@ -237,21 +230,14 @@ def _explained(explainer: Explainer, name: str | None) -> dict[str, Any]:
             for i in explainer.at_peak()
         ]
         return {"peak": explainer.limit, "largest": top, "worth": worth}
-    verdict, origin = explainer.verdicts[name], explainer.context.origin(name)
+    verdict, flip = explainer.verdicts[name], explainer.flip(name)
     return {
-        **{n: getattr(verdict, n) for n in ("name", "nbytes", "choice", "runs", "reason")},
-        "rebuild": verdict.rebuild,
+        **_picked(verdict, "name nbytes choice runs reason rebuild"),
         "rebuild_seconds": verdict.rebuild_seconds if verdict.rebuild else None,
-        **{n: getattr(origin, n) for n in ("op", "shape", "module", "source", "code")},
-        "flip": _flip(explainer.flip(name)),
+        **_picked(explainer.context.origin(name), "op shape module source code"),
+        "flip": None if flip is None else asdict(flip),
         "worth": worth,
     }
-
-
-def _flip(found: Flip | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {"choice": found.choice, "seconds": found.seconds, "why": found.why}
 
 
 def _print_rows(rows: Sequence[Row]) -> None:
@@ -267,8 +253,9 @@ def _print_rows(rows: Sequence[Row]) -> None:
                 "-" if row.gradients is None else f"{row.gradients:.1e}",
             )
         )
-    head = ("run", "limit MiB", "predicted", "measured", "time", "planned", "gradients")
-    print_table(head, cells)
+    print(
+        table(["run", "limit MiB", "predicted", "measured", "time", "planned", "gradients"], cells)
+    )
     for row in rows:
         if row.error:
             print(f"{row.run}: {row.error}")

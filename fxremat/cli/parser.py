@@ -21,6 +21,7 @@ from typing import get_args
 from fxremat import __version__
 from fxremat.base.errors import RematError
 from fxremat.cli import commands
+from fxremat.constraints.user import VERDICTS
 from fxremat.costs.devices import NAMED
 from fxremat.options import InnerName, Strategy
 
@@ -42,28 +43,27 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.showwarning = _warn
         try:
             status: int = args.run(args)
-        except RematError as error:
-            if args.debug:
-                raise
-            print(f"fxremat: {' '.join(str(error).split())}", file=sys.stderr)
-            return 1
         except KeyboardInterrupt:
-            print("fxremat: stopped", file=sys.stderr)
-            return 1
+            _say("stopped")
         except BrokenPipeError:  # the reader of our output has gone, `| head` say
             sys.stderr.close()
-            return 1
         except Exception as error:
             if args.debug:
                 raise
-            said = " ".join(str(error).split()) or "no message"
-            print(f"fxremat: {type(error).__name__}: {said}; --debug shows where", file=sys.stderr)
-            return 1
-    return status
+            known = isinstance(error, RematError)
+            said = str(error) or "no message"
+            _say(said if known else f"{type(error).__name__}: {said}; --debug shows where")
+        else:
+            return status
+    return 1
+
+
+def _say(text: str) -> None:
+    print(f"fxremat: {' '.join(text.split())}", file=sys.stderr)
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"fxremat: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    _say(f"warning: {message}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,20 +106,16 @@ def _plan(kinds: object) -> None:
         "Plan a training step without running it.",
         "train.py:make --memory 80GiB --device h100 --optimizer AdamW --html plan.html",
     )
-    _add_step(made)
-    what = made.add_mutually_exclusive_group()
+    what = _add_step(made).add_mutually_exclusive_group()
     what.add_argument("--budget", metavar="B", help=f"limit on the peak: {BUDGETS}")
-    what.add_argument(
-        "--memory",
-        metavar="M",
-        help="limit on all that the step holds, with parameters and the rest",
-    )
-    what.add_argument(
-        "--strategy", choices=get_args(Strategy), help="what people do by hand, or the curve's knee"
-    )
+    total = "limit on all that the step holds, with parameters and the rest"
+    what.add_argument("--memory", metavar="M", help=total)
+    by_hand = "what people do by hand, or the curve's knee"
+    what.add_argument("--strategy", choices=get_args(Strategy), help=by_hand)
     made.add_argument("-k", type=int, default=1, help="blocks in a stretch, for --strategy every")
+    closest = "take the least peak where no plan meets the budget"
     made.add_argument(
-        "--closest", action="store_true", help="take the least peak where no plan meets the budget"
+        "--closest", dest="on_infeasible", action="store_const", const="closest", help=closest
     )
     _add_files(made, "PLAN.json")
 
@@ -131,8 +127,7 @@ def _frontier(kinds: object) -> None:
         "Show the whole trade-off of peak against time, beside what people do by hand.",
         "train.py:make --device h100 --inner eager --html curve.html",
     )
-    _add_step(made)
-    _add_files(made, "CURVE.json")
+    _add_files(_add_step(made), "CURVE.json")
 
 
 def _show(kinds: object) -> None:
@@ -189,22 +184,19 @@ def _add_target(made: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_step(made: argparse.ArgumentParser) -> None:
+def _add_step(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     _add_target(made)
     made.add_argument(
         "--device", metavar="D", help=f"one of {', '.join(NAMED)}; this machine by default"
     )
     made.add_argument("--optimizer", metavar="O", help="its name in torch.optim, to add its state")
-    made.add_argument("--accumulates", action="store_true", help="gradients accumulate over steps")
+    there = "gradients of earlier steps are there while the step runs"
+    made.add_argument("--accumulates", action="store_true", help=there)
     made.add_argument("--time-limit", type=float, metavar="S", help="seconds of search")
     made.add_argument("--effort", type=int, default=1, metavar="N", help="rounds of search")
-    made.add_argument(
-        "--policy",
-        action="append",
-        default=[],
-        metavar="PATTERN=VERDICT",
-        help="save, recompute, prefer_save or prefer_recompute for ops or modules; may be repeated",
-    )
+    verdicts = f"{', '.join(VERDICTS)}: what to do with ops or modules; may be repeated"
+    made.add_argument("--policy", action="append", metavar="PATTERN=VERDICT", help=verdicts)
+    return made
 
 
 def _add_files(made: argparse.ArgumentParser, what: str | None) -> None:

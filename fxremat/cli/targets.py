@@ -12,8 +12,8 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 from fxremat.base.errors import OptionError
 from fxremat.base.units import error_line
 
-__all__ = ["Target", "import_file", "is_real", "load"]
+__all__ = ["Target", "import_file", "importable", "load"]
 
 FORM = "write file.py:factory or module:factory"
 
@@ -50,6 +50,31 @@ class Target:
         """Where the parameters are."""
         return next((p.device for p in self.model.parameters()), torch.device("cpu"))
 
+    @property
+    def is_real(self) -> bool:
+        """Whether all tensors have data, so that the step can be run."""
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        given = pytree.tree_leaves((self.args, self.kwargs))
+        tensors += [t for t in given if isinstance(t, torch.Tensor)]
+        return all(t.device.type != "meta" for t in tensors)
+
+
+@contextmanager
+def importable(spec: str) -> Iterator[None]:
+    """In the body, a target's code can import what lies beside it, also when it runs.
+
+    Args:
+        spec: as for :func:`load`.
+    """
+    place, before = spec.rpartition(":")[0], sys.path[:]
+    # As Python does for a script; or as python -m does, with no links resolved.
+    beside = Path(place).resolve().parent if place.endswith(".py") else os.getcwd()  # noqa: PTH109
+    sys.path.insert(0, str(beside))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
 
 def load(spec: str, *, meta: bool = False) -> Target:
     """Make a training step from its name.
@@ -64,29 +89,18 @@ def load(spec: str, *, meta: bool = False) -> Target:
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
         raise OptionError(f"target {spec!r}: no factory is named; {FORM}")
-    with _apart(place):
+    with _apart(place), _told(f"{place} cannot be imported", "mend it first"):
         found = _import(place)
-        factory = getattr(found, name, None)
-        if not callable(factory):
-            raise _missing(place, name, found)
-        return _made(spec, factory, meta)
-
-
-def _made(spec: str, factory: Callable[[], Any], meta: bool) -> Target:
-    if meta:
-        try:
-            with torch.device("meta"):
+    factory = getattr(found, name, None)
+    if not callable(factory):
+        raise _missing(place, name, found)
+    with _apart(place):
+        if meta:
+            # Where it fails, it reads values, say: build it for real.
+            with suppress(Exception, SystemExit), torch.device("meta"):
                 return _checked(spec, factory())
-        except OptionError:
-            raise
-        except (Exception, SystemExit):  # it reads values, say: build it for real
-            pass
-    try:
-        return _checked(spec, factory())
-    except OptionError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise OptionError(f"target {spec!r}: {_told(error)}; run the factory by itself") from error
+        with _told(f"target {spec!r}", "run the factory by itself"):
+            return _checked(spec, factory())
 
 
 @contextmanager
@@ -101,20 +115,31 @@ def _apart(place: str) -> Iterator[None]:
         sys.argv = ours
 
 
-def _import(place: str) -> ModuleType:
+@contextmanager
+def _told(what: str, remedy: str) -> Iterator[None]:
+    """An error of a user's code in one line, with where it was raised."""
     try:
-        return _from_file(Path(place)) if place.endswith(".py") else _by_name(place)
+        yield
     except OptionError:
         raise
     except (Exception, SystemExit) as error:
-        raise OptionError(f"{place} cannot be imported: {_told(error)}; mend it first") from error
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        raise OptionError(f"{what}: {error_line(error)} ({where}); {remedy}") from error
 
 
-def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise OptionError(f"there is no file {str(path)!r}; {FORM}")
-    sys.path.insert(0, str(path.resolve().parent))  # as Python does for a script
-    return import_file(path, f"fxremat_target_{path.stem}")
+def _import(place: str) -> ModuleType:
+    if place.endswith(".py"):
+        path = Path(place)
+        if not path.is_file():
+            raise OptionError(f"there is no file {place!r}; {FORM}")
+        return import_file(path, f"fxremat_target_{path.stem}")
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            raise
+        raise OptionError(f"there is no module {place!r}; {FORM}") from error
 
 
 def import_file(path: Path, name: str) -> ModuleType:
@@ -131,16 +156,6 @@ def import_file(path: Path, name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _by_name(name: str) -> ModuleType:
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109  as python -m does, with no links resolved
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise OptionError(f"there is no module {name!r}; {FORM}") from error
 
 
 def _missing(place: str, name: str, module: ModuleType) -> OptionError:
@@ -164,18 +179,3 @@ def _checked(spec: str, made: Any) -> Target:
     if not isinstance(args, (tuple, list)):
         args = (args,)
     return Target(model, tuple(args), dict(kwargs))
-
-
-def is_real(target: Target) -> bool:
-    """Whether all tensors of a step have data, so that it can be run."""
-    tensors = [*target.model.parameters(), *target.model.buffers()]
-    given = pytree.tree_leaves((target.args, target.kwargs))
-    tensors += [t for t in given if isinstance(t, torch.Tensor)]
-    return all(t.device.type != "meta" for t in tensors)
-
-
-def _told(error: BaseException) -> str:
-    """An error in one line, with where it was raised."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(last.filename).name}:{last.lineno}"
-    return f"{error_line(error)} ({where})"

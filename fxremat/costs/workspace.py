@@ -88,8 +88,8 @@ def measure(
     seen = op_profiler.run_all(todo, device, timed=timed) if todo else {}
     fresh = {k: Measurement(t.workspace, t.seconds, t.out_bytes) for k, t in seen.items()}
     if fresh:
-        kept |= {_digest(k): [m.workspace, m.seconds, m.out_bytes] for k, m in fresh.items()}
-        cache.store(name, {"format": FORMAT, "ops": kept})
+        new = {_digest(k): [m.workspace, m.seconds, m.out_bytes] for k, m in fresh.items()}
+        cache.update(name, lambda data: {"format": FORMAT, "ops": _entries(data) | new})
     return {k: fresh.get(k) or found[k] or _estimate(n) for k, n in distinct.items()}
 
 

@@ -1,16 +1,25 @@
-"""One graph on several ranks: who plans it, and what the others do with the plan."""
+"""One plan of one graph for all ranks that compile it: the first to come decides.
+
+Who comes to an attempt first claims it, plans, and leaves the plan, or the error for which there is
+none. Whoever finds a claim waits for what its rank leaves. That rank waits for nobody while it
+plans, so nobody waits in a circle.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import warnings
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
-from fxremat.base.budget import format_bytes
+import torch.distributed as dist
+
 from fxremat.base.codec import decode, encode
 from fxremat.base.errors import BudgetError, RankError, RewriteError
-from fxremat.distributed.store import OWN, Store, wait
+from fxremat.base.units import format_bytes
 from fxremat.frontend.analyze import Prepared
 from fxremat.planning.peers import MakePlan
 from fxremat.planning.planner import Planner, planner_of, reader_of
@@ -18,132 +27,120 @@ from fxremat.planning.reapply import recall
 from fxremat.plans.parts import Decision, Parts, Prediction
 from fxremat.plans.plan import Plan
 
-__all__ = ["FirstWriter", "Follower", "Leader"]
+__all__ = ["OWN", "FirstWriter", "Store", "room", "wait", "write_first"]
 
-END = b"end"
+Store = Any  # torch.distributed.Store, which torch does not export to type checkers
+OWN = "or give the backend ranks='own', and every rank plans for itself"
+
+PATIENCE = timedelta(seconds=60)  # then it is said who is waited for
+MOMENT = timedelta(milliseconds=1)
+log = logging.getLogger(__name__)
+
+
+def room(store: Store, name: str) -> Store:
+    """A part of a store with keys of its own."""
+    distributed: Any = dist
+    return distributed.PrefixStore(name, store)
+
+
+def write_first(store: Store, key: str, value: str) -> str:
+    """Leave a value, unless another rank has left one before; what is there then."""
+    return bytes(store.compare_set(key, "", value)).decode()
+
+
+def wait(store: Store, keys: Sequence[str], timeout: timedelta, what: Callable[[], str]) -> None:
+    """Wait until something is left under all of the keys.
+
+    Args:
+        store: where.
+        keys: under what.
+        timeout: how long to wait.
+        what: says what has not happened, for instance "rank 1 has not come".
+
+    Raises:
+        RankError: if it is not there in time.
+    """
+    try:
+        try:
+            store.wait(keys, min(timeout, PATIENCE))
+        except dist.DistStoreError:
+            log.warning("%s yet; waiting for %.0f s in all", what(), timeout.total_seconds())
+            store.wait(keys, max(timeout - PATIENCE, MOMENT))
+    except dist.DistStoreError as error:
+        raise RankError(
+            f"{what()} within {timeout.total_seconds():.0f} s, the timeout of the process group. "
+            "All ranks must compile the same training graphs, in the same order. Let them run the "
+            f"same code, give init_process_group(timeout=...) more if a rank is slow, {OWN}"
+        ) from error
 
 
 @dataclass
-class _Shared:
-    """A graph that several ranks compile.
+class FirstWriter:
+    """A graph that several ranks compile; see :class:`fxremat.planning.peers.Peers`.
 
     Attributes:
-        store: where plans are left, by number of the attempt.
-        timeout: how long to wait for another rank.
+        store: where claims and plans are left, by number of the attempt.
+        rank: that of this process.
+        timeout: how long to wait for a plan that another rank is making.
     """
 
     store: Store
+    rank: int
     timeout: timedelta
-    number: int = 0
-    made: dict[int, Plan] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        return f"plan {self.number}"
+    _attempt: int = 0
+    _agreed: Plan | None = None
 
     def again(self) -> None:
-        self.number += 1
+        """Go on to the next attempt."""
+        self._attempt, self._agreed = self._attempt + 1, None
 
     def agree(self, ready: Prepared, make: MakePlan, reserved: int = 0) -> Plan:
-        """Inductor may ask twice in one attempt, with its caches and without."""
-        if self.number not in self.made:
-            self.made[self.number] = self._agreed(ready, make, reserved)
-        return self.made[self.number]
+        """The plan of this attempt, which Inductor may ask for twice."""
+        if self._agreed is None:
+            mine = self._mine()
+            self._agreed = self._leave(make) if mine else _taken(ready, self._read(), reserved)
+        return self._agreed
 
-    def _agreed(self, ready: Prepared, make: MakePlan, reserved: int) -> Plan:
-        raise NotImplementedError
+    def confirms(self, plan: Plan) -> bool:
+        """Whether this plan is the first of this attempt, or the one that was."""
+        if self._mine():
+            self._leave(lambda: plan)
+            return True
+        return self._read().decision.backward_schedule == plan.backward_schedule
 
+    def _mine(self) -> bool:
+        """Whether this rank comes first; a plan that it has left before counts as another's."""
+        first = write_first(self.store, f"claim {self._attempt}", str(self.rank))
+        return first == str(self.rank) and not self.store.check([f"plan {self._attempt}"])
 
-class Leader(_Shared):
-    """The rank that decides for all that compile a graph equal to its own."""
-
-    def _agreed(self, ready: Prepared, make: MakePlan, reserved: int) -> Plan:
+    def _leave(self, make: MakePlan) -> Plan:
+        key = f"plan {self._attempt}"
         try:
             plan = make()
         except Exception as error:
-            self.store.set(self.key, _failure(error))
+            self.store.set(key, _failure(error))
             raise
-        self.store.set(self.key, _text(plan))
+        self.store.set(key, encode({"format": 1, **vars(plan.parts)}))
         return plan
 
-    def confirms(self, plan: Plan) -> bool:
-        """Always: this rank decides."""
-        return True
-
-    def finish(self, plan: Plan | None) -> None:
-        """Leave the plan, if a cache gave it back, and that no other will come."""
-        if plan is not None:
-            if not self.made:  # it came from a cache
-                self.store.set(self.key, _text(plan))
-            self.again()
-        self.store.set(self.key, END)
-
-
-class Follower(_Shared):
-    """A rank that takes the plan of another."""
-
-    def _agreed(self, ready: Prepared, make: MakePlan, reserved: int) -> Plan:
-        said = self._read(self.key)
-        if said == END:  # the code of this rank takes more, though its plan was the same
-            return make()
-        return _taken(ready, _plan(said), reserved)
-
-    def confirms(self, plan: Plan) -> bool:
-        """Whether the last plan of the rank that decides is this one."""
-        number, last = 0, None
-        while (said := self._read(f"plan {number}")) != END:
-            last, number = _plan(said), number + 1
-        return last is None or last.decision.backward_schedule == plan.backward_schedule
-
-    def finish(self, plan: Plan | None) -> None:
-        """Nobody waits for this rank."""
-
-    def _read(self, key: str) -> bytes:
-        what = "the rank that plans for the others has not come to a plan"
-        return wait(self.store, key, self.timeout, what)
-
-
-class FirstWriter(_Shared):
-    """A rank that waits for none: the first to leave a plan decides."""
-
-    def _agreed(self, ready: Prepared, make: MakePlan, reserved: int) -> Plan:
-        if self.store.check([self.key]):
-            return _taken(ready, _plan(self.store.get(self.key)), reserved)
-        plan = make()
-        said = self.store.compare_set(self.key, "", _text(plan))
-        return plan if said == _text(plan).encode() else _taken(ready, _plan(said), reserved)
-
-    def confirms(self, plan: Plan) -> bool:
-        """Whether no plan has been left yet, or this one has."""
-        said: list[tuple[str, ...]] = []
-        while self.store.check([f"plan {len(said)}"]):
-            said.append(_plan(self.store.get(f"plan {len(said)}")).decision.backward_schedule)
-        return not said or plan.backward_schedule in said
-
-    def finish(self, plan: Plan | None) -> None:
-        """Leave the plan, if a cache gave it back and none is there yet."""
-        if plan is not None and not self.made:
-            self.store.compare_set(self.key, "", _text(plan))
-
-
-def _text(plan: Plan) -> str:
-    return encode({"format": 1, **vars(plan.parts)})
+    def _read(self) -> Parts:
+        """The plan that the first rank leaves, or the error for which it leaves none."""
+        key, first = f"plan {self._attempt}", self.store.get(f"claim {self._attempt}").decode()
+        what = f"rank {first} plans for the others and has no plan"
+        wait(self.store, [key], self.timeout, lambda: what)
+        text = bytes(self.store.get(key)).decode()
+        data = json.loads(text)
+        if "failed" not in data:
+            return decode(text, Parts, "a plan", {1: dict})
+        message = f"rank {first}, which plans for the others, could not: {data['failed']}"
+        if data["budget"] is not None:
+            raise BudgetError(message, **data["budget"])
+        raise RankError(message)
 
 
 def _failure(error: Exception) -> str:
     least = {"asked": error.asked, "least": error.least} if isinstance(error, BudgetError) else None
     return json.dumps({"failed": f"{type(error).__name__}: {error}", "budget": least})
-
-
-def _plan(said: bytes) -> Parts:
-    """The plan that another rank left, or the error for which it left none."""
-    data = json.loads(said)
-    if "failed" not in data:
-        return decode(said.decode(), Parts, "a plan", {1: dict})
-    message = f"the rank that plans for the others could not: {data['failed']}"
-    if data["budget"] is not None:
-        raise BudgetError(message, **data["budget"])
-    raise RankError(message)
 
 
 def _taken(ready: Prepared, parts: Parts, reserved: int) -> Plan:

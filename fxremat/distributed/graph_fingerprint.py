@@ -18,11 +18,11 @@ from torch import fx
 from fxremat.costs.tensor_meta import hint
 from passes.analysis.effects import COLLECTIVE
 
-__all__ = ["Likeness", "likeness"]
+__all__ = ["GraphFingerprint", "graph_fingerprint", "hashed"]
 
 
 @dataclass(frozen=True)
-class Likeness:
+class GraphFingerprint:
     """What a graph is compared by.
 
     Attributes:
@@ -36,7 +36,7 @@ class Likeness:
     equal: str
 
 
-def likeness(module: fx.GraphModule, inputs: Sequence[Any]) -> Likeness:
+def graph_fingerprint(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphFingerprint:
     """What a graph that Dynamo captured is compared by.
 
     Args:
@@ -46,10 +46,11 @@ def likeness(module: fx.GraphModule, inputs: Sequence[Any]) -> Likeness:
     lines = [*_lines(module)]
     ops = tuple(op for op, _ in lines)
     exact = [detail for _, detail in lines] + [_value(i) for i in inputs]
-    return Likeness(ops, _hash(ops), _hash((*ops, *exact)))
+    return GraphFingerprint(ops, hashed(ops), hashed((*ops, *exact)))
 
 
-def _hash(lines: Sequence[str]) -> str:
+def hashed(lines: Sequence[str]) -> str:
+    """A hash of some lines."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
@@ -59,8 +60,11 @@ def _lines(module: fx.GraphModule) -> Iterator[tuple[str, str]]:
     for node, index in place.items():
         read = " ".join(str(place[n]) for n in node.all_input_nodes)
         target = _target(node)
-        words = _Words(hidden=target.split(".")[0] in COLLECTIVE)
-        yield f"{index} {target}({read})", words.of([node.args, node.kwargs])
+        word = _of_collective if target.split(".")[0] in COLLECTIVE else _value
+        yield (
+            f"{index} {target}({read})",
+            str(fx.node.map_aggregate((node.args, node.kwargs), word)),
+        )
         inner = getattr(module, str(node.target), None) if node.op == "get_attr" else None
         if isinstance(inner, fx.GraphModule):
             yield from _lines(inner)
@@ -78,27 +82,15 @@ def _target(node: fx.Node) -> str:
     return f"{getattr(target, '__module__', '')}.{name or type(target).__name__}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """Arguments as text; ``hidden`` leaves strings out, which name process groups."""
-
-    hidden: bool
-
-    def of(self, value: Any) -> str:
-        if isinstance(value, fx.Node):
-            return "%"
-        if isinstance(value, (list, tuple)):
-            return f"[{', '.join(map(self.of, value))}]"
-        if isinstance(value, dict):
-            return f"{{{', '.join(f'{k}: {self.of(v)}' for k, v in value.items())}}}"
-        if isinstance(value, slice):
-            return self.of((value.start, value.stop, value.step))
-        if isinstance(value, str):
-            return "group" if self.hidden else repr(value)
-        return _value(value)
+def _of_collective(value: Any) -> str:
+    return "group" if isinstance(value, str) else _value(value)
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, fx.Node):
+        return "%"
+    if isinstance(value, str):
+        return repr(value)
     if isinstance(value, torch.Tensor):
         return _tensor(value)
     if isinstance(value, torch.device):

@@ -20,12 +20,11 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fxremat.backends.backend import Backend, backend
 from fxremat.base.budget import BudgetLike
 from fxremat.base.errors import OptionError
-from fxremat.integrations.losses import REMEDY, LossOnly, loss_of
 from fxremat.options import BackendOptions
 from fxremat.plans.plan import Plan
 from passes.torch_internals import is_compiled
@@ -48,6 +47,10 @@ except ImportError as error:
 __all__ = ["LossOnly", "RematCallback", "remat"]
 
 Call = Callable[..., Any]
+REMEDY = (
+    "use fxremat.integrations.transformers.remat(trainer, budget) instead of RematCallback: it "
+    "compiles trainer.compute_loss, with the model in it"
+)
 
 
 class RematCallback(TrainerCallback):
@@ -94,8 +97,7 @@ class RematCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any
     ) -> None:
         """Refuse what cannot be had before anything runs."""
-        _check_arguments(args)
-        _check_loss(args)
+        _check_arguments(args, loss_in_model=True)
 
     def on_train_begin(
         self,
@@ -107,8 +109,7 @@ class RematCallback(TrainerCallback):
     ) -> None:
         """Compile the model's forward, in place."""
         assert model is not None  # the Trainer gives it
-        _check_arguments(args)
-        _check_loss(args)
+        _check_arguments(args, loss_in_model=True)
         self._take_back()  # training before may have ended in an error
         _check_model(model)
         _resolve_loss(model)
@@ -180,6 +181,48 @@ def remat(
     return made
 
 
+class LossOnly(dict[str, Tensor]):
+    """The outputs of a model, of which only the loss is there.
+
+    Others would be held to the end of the step, and get a gradient of zeros there. For logits these
+    are two tensors of batch x length x vocabulary.
+
+    Raises:
+        KeyError: if another output is asked for as an item; the message says why it is missing.
+        AttributeError: the same for an attribute.
+    """
+
+    def __missing__(self, name: object) -> Any:
+        raise KeyError(_not_returned(name))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(_not_returned(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The loss; ``default`` is not heeded, so that logits do not come out as None."""
+        return self[name]
+
+
+def _not_returned(name: object) -> str:
+    return (
+        f"{name!r}: while RematCallback is at work, the model returns only its loss in training, "
+        f"since other outputs would be held to the end of the step. Where they are needed, {REMEDY}"
+    )
+
+
+def _loss_of(outputs: Any) -> Tensor:
+    """The loss, from where a Trainer takes it among a model's outputs: "loss", or the first."""
+    loss = outputs.get("loss") if isinstance(outputs, dict) else outputs[0]
+    if not isinstance(loss, Tensor) or loss.ndim:
+        raise OptionError(
+            "the model returns no loss, so it is computed outside of it, where the budget would "
+            f"not count what it holds; {REMEDY}"
+        )
+    return loss
+
+
 def _nothing() -> None:
     pass
 
@@ -198,7 +241,7 @@ def _compile_forward(
     """
     before = vars(model).get("forward")  # None is the forward of the class
     function = _unbound_forward(model)
-    run = _compiled(lambda *args, **kwargs: loss_of(function(*args, **kwargs)), backend, dynamic)
+    run = _compiled(lambda *args, **kwargs: _loss_of(function(*args, **kwargs)), backend, dynamic)
 
     @functools.wraps(function)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -248,7 +291,7 @@ def _compiled(function: Call, backend: Backend, dynamic: bool | None) -> Call:
     return run
 
 
-def _check_arguments(args: TrainingArguments) -> None:
+def _check_arguments(args: TrainingArguments, loss_in_model: bool = False) -> None:
     if args.torch_compile:
         raise OptionError(
             f"torch_compile=True (backend {args.torch_compile_backend!r}) and fxremat would both "
@@ -262,9 +305,7 @@ def _check_arguments(args: TrainingArguments) -> None:
             "torchrun, or show this one a single GPU with CUDA_VISIBLE_DEVICES"
         )
 
-
-def _check_loss(args: TrainingArguments) -> None:
-    if args.label_smoothing_factor:
+    if loss_in_model and args.label_smoothing_factor:
         raise OptionError(
             f"label_smoothing_factor={args.label_smoothing_factor} makes the Trainer compute the "
             f"loss outside of the model, where the budget would not count what it holds; {REMEDY}"

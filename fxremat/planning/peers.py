@@ -38,12 +38,9 @@ class Peers(Protocol):
     def confirms(self, plan: Plan) -> bool:
         """Whether code that a cache gave back has the plan that the ranks agree on."""
 
-    def finish(self, plan: Plan | None) -> None:
-        """Say that the graph is compiled, with this plan; None for one without a backward."""
-
 
 class SingleProcess:
-    """A rank that asks nobody."""
+    """A process that asks nobody."""
 
     def again(self) -> None:
         """Nobody needs to know."""
@@ -55,6 +52,3 @@ class SingleProcess:
     def confirms(self, plan: Plan) -> bool:
         """Always."""
         return True
-
-    def finish(self, plan: Plan | None) -> None:
-        """Nobody needs to know."""

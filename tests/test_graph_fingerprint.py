@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import fx
 
-from fxremat.distributed.graph_fingerprint import likeness
+from fxremat.distributed.graph_fingerprint import graph_fingerprint
 
 
 def captured(size: int, slope: float, other: bool = False) -> fx.GraphModule:
@@ -20,19 +20,19 @@ def captured(size: int, slope: float, other: bool = False) -> fx.GraphModule:
     return fx.GraphModule({}, graph)
 
 
-def test_likeness_tells_ops_from_sizes() -> None:
+def test_the_fingerprint_tells_ops_from_sizes() -> None:
     one, two = torch.ones(4), torch.ones(5)
-    base = likeness(captured(4, 0.1), [one])
-    assert likeness(captured(4, 0.1), [one]) == base
+    base = graph_fingerprint(captured(4, 0.1), [one])
+    assert graph_fingerprint(captured(4, 0.1), [one]) == base
     for module, x in ((captured(4, 0.1), two), (captured(4, 0.2), one)):
-        other = likeness(module, [x])
+        other = graph_fingerprint(module, [x])
         assert other.alike == base.alike
         assert other.equal != base.equal
-    assert likeness(captured(4, 0.1, other=True), [one]).alike != base.alike
+    assert graph_fingerprint(captured(4, 0.1, other=True), [one]).alike != base.alike
 
 
 @pytest.mark.parametrize(("group", "same"), [("1", True), ("sum", False)])
-def test_likeness_is_blind_to_the_names_of_process_groups(group: str, same: bool) -> None:
+def test_the_fingerprint_is_blind_to_the_names_of_process_groups(group: str, same: bool) -> None:
     def call(*args: Any, gelu: bool = False) -> fx.GraphModule:
         graph = fx.Graph()
         x = graph.placeholder("x")
@@ -42,5 +42,5 @@ def test_likeness_is_blind_to_the_names_of_process_groups(group: str, same: bool
         return fx.GraphModule({}, graph)
 
     gelu = not same
-    made = [likeness(call(name, gelu=gelu), [torch.ones(2)]) for name in ("0", group)]
+    made = [graph_fingerprint(call(name, gelu=gelu), [torch.ones(2)]) for name in ("0", group)]
     assert (made[0].equal == made[1].equal) is same
