@@ -1,4 +1,4 @@
-"""What a node of a graph is given, overwrites and returns."""
+"""What a node of a graph calls, is given, overwrites and returns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from torch.utils import _pytree as pytree
 
 from passes.torch_internals import OpOverload
 
-__all__ = ["flat_outputs", "leaves", "mutated_arguments", "nodes_in", "tensors_in"]
+__all__ = ["flat_outputs", "leaves", "mutated_arguments", "nodes_in", "packet", "tensors_in"]
+
+
+def packet(node: fx.Node) -> Any:
+    """What a node calls, whichever overload of it: ``aten.add`` for ``aten.add.Tensor``."""
+    return getattr(node.target, "overloadpacket", node.target)
 
 
 def leaves(node: fx.Node) -> list[fx.Node]:
@@ -45,5 +50,4 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 def flat_outputs(graph: fx.Graph) -> list[Any]:
     """What a graph returns, nested results taken apart."""
-    (output,) = graph.find_nodes(op="output")
-    return pytree.arg_tree_leaves(*output.args)
+    return pytree.arg_tree_leaves(*graph.output_node().args)

@@ -1,12 +1,14 @@
 """The private torch names that fxremat reaches, in one place.
 
-Tried with torch 2.13.0. When a new torch moves one of them, this is the file to mend. Inductor's
-names are in ``passes.inductor``, imported only when Inductor is the inner compiler. Names that
-torch has kept for years (``torch.utils._pytree``, ``torch._ops.OpOverload``) are used directly.
+When a new torch moves one of them, this is the file to mend. Inductor's names are in
+``passes.inductor``, imported only when Inductor is the inner compiler. Names that torch has kept
+for years (``torch.utils._pytree``, ``torch._ops.OpOverload``) are used directly.
 """
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -38,6 +40,7 @@ __all__ = [
     "backward_has_run",
     "boxed",
     "compile_with_aot",
+    "copied",
     "extract_modules",
     "graph_module",
     "impure",
@@ -53,6 +56,20 @@ __all__ = [
 ]
 
 TRIED_WITH = ("2.13.0",)
+
+
+def warn_if_untried(version: str) -> None:
+    """Warn that private names may have moved if fxremat was not tried with a version of torch."""
+    if version.partition("+")[0] not in TRIED_WITH:
+        warnings.warn(
+            f"fxremat was tried with torch {', '.join(TRIED_WITH)}, not with {version}; it uses "
+            "private names of torch's compiler, which may have moved or changed their meaning. "
+            "Install a torch that was tried, or check peaks and gradients against eager's",
+            stacklevel=2,
+        )
+
+
+warn_if_untried(torch.__version__)
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -96,19 +113,25 @@ def extract_modules(
     saved tensors, tangents. torch's own function knows the rest of that contract (tensors without
     version check last, opaque objects, backward seeds and state), so it is used as it is.
     """
-    forward, backward = _extract_fwd_bwd_modules(
-        joint,
-        list(saved),
-        list(saved_sizes),
-        list(saved_objects),
-        num_fwd_outputs=num_fwd_outputs,
-    )
-    return forward, backward
+    saved_nodes = map(list, (saved, saved_sizes, saved_objects))  # torch changes the lists
+    halves = _extract_fwd_bwd_modules(joint, *saved_nodes, num_fwd_outputs=num_fwd_outputs)
+    return halves[0], halves[1]
 
 
-def graph_module(root: Any, graph: fx.Graph) -> fx.GraphModule:
-    """A graph module over ``graph`` with the attributes of ``root``; its code is made when run."""
-    return _LazyGraphModule(root, graph)
+def graph_module(root: fx.GraphModule, graph: fx.Graph) -> fx.GraphModule:
+    """A module over ``graph`` with ``root``'s attributes and meta; its code is made when run."""
+    module = _LazyGraphModule(root, graph)
+    module.meta.update(root.meta)
+    return module
+
+
+def copied(module: fx.GraphModule) -> fx.GraphModule:
+    """A module whose graph may be changed, with nodes of the same names; weights are shared."""
+    graph = fx.Graph(tracer_cls=module.graph._tracer_cls)
+    output = graph.output(graph.graph_copy(module.graph, {}))
+    output.meta = dict(module.graph.output_node().meta)
+    graph.set_codegen(copy.copy(module.graph._codegen))
+    return graph_module(module, graph)
 
 
 def is_compiled_backward(node: Any) -> bool:
@@ -188,7 +211,8 @@ def _resampling_whole() -> Iterator[None]:
 
     torch registers Python decompositions of the upsample ops for tracing that no table of
     decompositions turns off. They gather by index, and their backward scatters: a UNet run op by
-    op took a tenth longer for it. They are set aside while a graph is traced.
+    op took a tenth longer for it. They are set aside while a graph is traced: only tracing looks at
+    them, and ``torch.compile`` lets one thread trace at a time.
     """
     aside: list[tuple[OpOverload[..., Any], dict[Any, Any]]] = []
     for op in _resampling():

@@ -25,7 +25,7 @@ from fxremat.frontend.sources import origins_of
 from fxremat.options import Options
 from fxremat.problem.provenance import Detail
 from fxremat.problem.types import Problem
-from passes.analysis.joint import JointGraph, Role, check_graph
+from passes.analysis.joint import JointGraph, Role
 from passes.cleanup.clean import clean
 from passes.printer import render
 from passes.recompute.replay_support import with_replay_support
@@ -107,9 +107,8 @@ def prepare(
     """
     clock = Clock()
     with clock.stage("joint"):
-        check_graph(module.graph, num_fwd_outputs)
-        joint = JointGraph.from_module(clean(module), num_fwd_outputs)
-        joint = with_replay_support(joint, replay=options.inner != "inductor")
+        cleaned = JointGraph.from_module(clean(module), num_fwd_outputs)
+        joint = with_replay_support(cleaned, replay=options.inner != "inductor")
     with clock.stage("costs"):
         device = device_of(joint)
         profile = devices.profile(options.device, device)

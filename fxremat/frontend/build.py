@@ -13,6 +13,7 @@ from fxremat.constraints.user import Pins
 from fxremat.problem.fused_values import FUSED
 from fxremat.problem.types import Kind, Op, Phase, Problem, Value
 from passes.analysis.joint import JointGraph, Role
+from passes.node_utils import leaves
 from passes.recompute.forms import rerun_reads
 
 __all__ = ["Sizing", "formulate"]
@@ -119,7 +120,7 @@ def _op(
     spare = sum(sizing.storage(t) for t in joint.spare.get(node.name, ()))
     support = joint.phases[node.name] is Phase.REPLAY_SUPPORT
     first = joint.phases[node.name] in (Phase.FORWARD, Phase.REPLAY_SUPPORT)
-    inputs = joint.reads(node) if first else joint.reads_late(node)
+    inputs = joint.storages_of(leaves(node), late=not first)
     return Op(
         name=node.name,
         inputs=tuple(index[s] for s in dict.fromkeys(_with_sources(inputs, fused))),
@@ -162,8 +163,6 @@ def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
     it clones it, after the backward has returned all of them.
     """
     returned = joint.outputs()[1]
-    names = [joint.storages[n.name] for n in returned if n.name in joint.storages]
-    stored = dict.fromkeys(joint.copies.get(name, name) for name in names)
     copied = [
         sizing.storage(n.meta["val"].new_empty(n.meta["val"].shape))  # an expanded one in full
         for n in returned
@@ -171,7 +170,7 @@ def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
     ]
     return Op(
         name="output",
-        inputs=tuple(index[s] for s in stored),
+        inputs=tuple(index[s] for s in joint.storages_of(returned, late=True)),
         outputs=(),
         seconds=0.0,
         workspace=max(copied, default=0),

@@ -18,6 +18,7 @@ from torch._inductor.virtualized import V
 
 from passes.inductor.code import Compiled, Workspace
 from passes.inductor.kernels import near, ordered
+from passes.torch_internals import copied
 
 __all__ = ["compile_with_inductor"]
 
@@ -58,11 +59,6 @@ def compile_with_inductor(
     }
     if realize:
         patches["realize_reads_threshold"] = 1
-    copied = fx.Graph()
-    copied.output(copied.graph_copy(module.graph, {}))
-    fresh = fx.GraphModule(module, copied)
-    fresh.meta.update(module.meta)
-
     # A lazy backward would be compiled, and judged, only when it is first run.
     settings = {"force_non_lazy_backward_lowering": True}
     if key is None:
@@ -70,7 +66,7 @@ def compile_with_inductor(
     with functorch_config.patch(settings), V.set_choices_handler(near(V.choices)):
         found.run = cast(
             "Callable[..., Any]",
-            compile_fx(fresh, example_inputs, config_patches=patches),
+            compile_fx(copied(module), example_inputs, config_patches=patches),
         )
     return found
 
