@@ -24,8 +24,8 @@ from functools import cached_property
 import torch
 from torch import fx
 
-from passes.analysis.node_kind import Role, roles_of
-from passes.analysis.phase import phases_of
+from passes.analysis.phases import phases_of
+from passes.analysis.roles import Role, roles_of
 from passes.errors import GraphError
 from passes.node_utils import flat_outputs, leaves, mutated_arguments, nodes_in, tensors_in
 from passes.phases import Phase

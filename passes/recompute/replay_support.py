@@ -119,11 +119,11 @@ def _is_tensor(node: fx.Node) -> bool:
 
 
 def _read_in_forward(joint: JointGraph, node: fx.Node) -> bool:
-    looks = list(joint.looks(node))
-    readers = [user for at in looks for user in at.users if user not in looks]
+    looks = set(joint.looks(node))
+    readers = {user for at in looks for user in at.users} - looks
     if any(joint.phases[reader.name] is Phase.FORWARD for reader in readers):
         return True
-    return not set(looks).isdisjoint(joint.outputs()[0])
+    return not looks.isdisjoint(joint.outputs()[0])
 
 
 def _overwritten(joint: JointGraph) -> list[tuple[fx.Node, fx.Node]]:

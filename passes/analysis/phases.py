@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import fx
 
 from passes.analysis.effects import communicates, is_custom, keeps_input
-from passes.analysis.node_kind import Role
+from passes.analysis.roles import Role
 from passes.node_utils import flat_outputs, mutated_arguments, nodes_in
 from passes.phases import Phase
 from passes.torch_internals import impure
