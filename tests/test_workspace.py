@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +209,30 @@ def test_another_device_and_a_running_profiler_mean_estimates() -> None:
     with torch.autograd.profiler.profile():
         assert all(m.estimated for m in measure(graph.nodes, "cpu").values())
     assert not measured(graph, aten.sin).estimated
+
+
+def test_collection_of_garbage_stops_for_no_longer_than_one_op_runs() -> None:
+    """Between ops it goes on; after the last it is as it was, on or off."""
+    seen: list[bool] = []
+
+    class Watched(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(gc.isenabled())
+            return func(*args, **(kwargs or {}))
+
+    graph = make_fx(lambda x: x.sin().cos())(torch.ones(8)).graph
+    todo = {n.name: n for n in graph.nodes if n.op == "call_function"}
+    with Watched():
+        found = op_profiler.run_all(todo, torch.device("cpu"))
+    assert set(found) == set(todo)
+    runs = [on for on, after in pairwise(seen) if on and not after]
+    assert len(runs) == len(todo)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        op_profiler.run_all(todo, torch.device("cpu"))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gc
 import statistics
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +23,9 @@ import torch
 from torch.autograd.profiler import profile
 from torch.fx import Node
 
-from fxremat.costs.tensor_meta import hint, outside_fakes, storage_bytes, tensors_in
+from fxremat.costs.devices import seconds_of
+from fxremat.costs.tensor_meta import hint, outside_fakes, storage_bytes
+from passes.node_utils import tensors_in
 from passes.torch_internals import storage_key
 
 __all__ = ["Trial", "run_all"]
@@ -66,22 +67,28 @@ def run_all(
     return {key: Trial(space, out, spent[key]) for key, (space, out) in seen.items()}
 
 
-Seen = dict[str, tuple[int, tuple[int, ...]]]
+Seen = dict[str, tuple[int, tuple[int, ...]]]  # workspace and bytes of outputs
 
 
 @contextmanager
 def _quiet(device: torch.device) -> Iterator[None]:
-    """Real tensors, the random state put back, no warnings, no garbage collection."""
-    collecting = gc.isenabled()
+    """Real tensors, the random state put back, no warnings."""
     cuda = [device] if device.type == "cuda" else []
     with outside_fakes(), torch.random.fork_rng(devices=cuda), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        gc.disable()  # it would free other people's tensors in the middle of an op
-        try:
-            yield
-        finally:
-            if collecting:
-                gc.enable()
+        yield
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage is collected while one op runs: that would free other people's tensors."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> Seen:
@@ -95,9 +102,10 @@ def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> Seen:
         for key, node in todo.items():
             call = _prepare(node, device)
             if call is not None:
-                _mark()
-                made = call.attempt()
-                _mark()
+                with _uncollected():
+                    _mark()
+                    made = call.attempt()
+                    _mark()
                 ran.append((key, call.new_bytes(made)))
                 del made
     records = session.kineto_results.events()
@@ -140,10 +148,11 @@ def _on_cuda(todo: Mapping[str, Node], device: torch.device) -> Seen:
         if call is None or call.attempt() is None:
             continue
         torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        made = call.attempt()
-        torch.cuda.synchronize(device)
-        space = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
+        with _uncollected():
+            torch.cuda.reset_peak_memory_stats(device)
+            made = call.attempt()
+            torch.cuda.synchronize(device)
+            space = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
         out = call.new_bytes(made)
         if out is not None:
             seen[key] = space, out
@@ -156,16 +165,7 @@ def _time(node: Node, device: torch.device) -> float | None:
     call = _prepare(node, device)
     if call is None or call.attempt() is None:
         return None
-    spent = []
-    for _ in range(3):
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        start = time.perf_counter()
-        call.attempt()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        spent.append(time.perf_counter() - start)
-    return statistics.median(spent)
+    return statistics.median(seconds_of(call.attempt, device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class _Call:
         """Bytes of each storage among the outputs that is not an input's."""
         if made is None:
             return None
-        old = {storage_key(t) for t in tensors_in((self.args, tuple(self.kwargs.values())))}
+        old = {storage_key(t) for t in tensors_in((self.args, self.kwargs))}
         new = {storage_key(t): storage_bytes(t) for t in tensors_in(made)}
         return tuple(size for key, size in new.items() if key not in old)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 from torch.fx import Node
 
@@ -21,7 +22,8 @@ from fxremat.base import cache
 from fxremat.base.errors import CostError
 from fxremat.costs import op_profiler
 from fxremat.costs.model import is_free
-from fxremat.costs.tensor_meta import hint, signature, storage_bytes, tensors_in, tensors_read
+from fxremat.costs.tensor_meta import hint, signature, storage_bytes, tensors_read
+from passes.node_utils import packet, tensors_in
 from passes.torch_internals import storage_key
 
 __all__ = ["Measurement", "estimate", "excess", "measure", "timings"]
@@ -161,10 +163,9 @@ def _runnable(node: Node, device: torch.device) -> bool:
 
 
 def _estimate(node: Node) -> Measurement:
-    packet = getattr(node.target, "overloadpacket", None)
-    if packet in LOSSES:
+    if packet(node) in LOSSES:
         return Measurement(0, out_bytes=_loss_bytes(node), estimated=True)
-    if packet not in CONVOLUTIONS:
+    if packet(node) not in CONVOLUTIONS:
         return Measurement(0, estimated=True)
     tensors = [*tensors_read(node), *tensors_in(node.meta.get("val"))]
     return Measurement(sum(storage_bytes(t) for t in tensors), estimated=True)
@@ -186,6 +187,9 @@ def _digest(key: str) -> str:
     return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
+Entry = tuple[int, float | None, tuple[int, ...]]  # fields of a Measurement, in order
+
+
 def _entries(data: dict[str, Any] | None) -> dict[str, Any]:
     if data is None or data.get("format") != FORMAT:
         return {}
@@ -195,9 +199,7 @@ def _entries(data: dict[str, Any] | None) -> dict[str, Any]:
 
 def _parse(entry: Any, timed: bool) -> Measurement | None:
     try:
-        workspace, seconds, out_bytes = entry
-        sizes = tuple(int(b) for b in out_bytes)
-        known = Measurement(int(workspace), None if seconds is None else float(seconds), sizes)
-    except (TypeError, ValueError):
+        known = Measurement(*msgspec.convert(entry, Entry))
+    except msgspec.ValidationError:
         return None
     return None if timed and known.seconds is None else known

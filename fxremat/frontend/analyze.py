@@ -15,8 +15,8 @@ from torch import fx
 
 from fxremat.constraints.user import marks_in, module_paths, names, pins_of, warn_of_unmatched
 from fxremat.costs import devices, workspace
-from fxremat.costs.model import CostModel, storage_bytes
-from fxremat.costs.tensor_meta import GUESS, signature, unbounded
+from fxremat.costs.model import CostModel
+from fxremat.costs.tensor_meta import GUESS, signature, storage_bytes, unbounded
 from fxremat.costs.workspace import Measurement
 from fxremat.frontend.build import Sizing, formulate
 from fxremat.frontend.fusion import SHARE, fused_values

@@ -85,7 +85,7 @@ def _check_hand_over(split: Split, handed: list[fx.Node], own: list[fx.Node]) ->
             raise AssertionError(f"{name}: handed to the backward {count} times")
     sizes = [n for n in handed if isinstance(n.meta.get("val"), py_sym_types)]
     objects = [n for n in handed if is_opaque(n)]
-    tensors = [n for n in handed if n not in sizes and n not in objects]
+    tensors = [n for n in handed if n not in {*sizes, *objects}]
     if handed != [*tensors, *objects, *sizes]:
         first = (objects or sizes)[0].name
         raise AssertionError(f"{first}: an object or a size is handed on before a tensor")
