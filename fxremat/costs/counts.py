@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 from torch.utils import flop_counter
 
-from fxremat.costs.tensor_meta import hint, is_symbolic, outside_fakes, tensors_read
+from fxremat.costs.tensor_meta import hint, is_symbolic, outside_fakes, tensors_read, values_given
 from passes.node_utils import packet, tensors_in
 from passes.torch_internals import storage_key
 
@@ -66,20 +67,15 @@ def flops(node: Node) -> int | None:
     if formula is None:
         return None
     with outside_fakes():
-        args = _plain(node.args)
-        kwargs = {k: _plain(a) for k, a in node.kwargs.items()}
-        return int(formula(*args, **kwargs, out_val=_plain(node.meta["val"])))
+        args, kwargs = values_given(node, _plain)
+        return int(formula(*args, **kwargs, out_val=pytree.tree_map(_plain, node.meta["val"])))
 
 
 def _plain(arg: Any) -> Any:
-    """An argument with values for nodes; with symbols, a stand-in of the hinted sizes.
+    """A value without symbols: a stand-in of the hinted sizes for a tensor that has some.
 
     The formulas compare sizes, and to compare symbols would add guards to the compiled graph.
     """
-    if isinstance(arg, Node):
-        return _plain(arg.meta.get("val"))
-    if isinstance(arg, (tuple, list)):
-        return type(arg)(_plain(a) for a in arg)
     if isinstance(arg, torch.SymInt):
         return hint(arg)
     if isinstance(arg, torch.Tensor) and is_symbolic(arg):

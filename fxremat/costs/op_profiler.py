@@ -16,7 +16,7 @@ import statistics
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,11 +24,11 @@ from torch.autograd.profiler import profile
 from torch.fx import Node
 
 from fxremat.costs.devices import seconds_of
-from fxremat.costs.tensor_meta import hint, outside_fakes, storage_bytes
+from fxremat.costs.tensor_meta import hint, outside_fakes, storage_bytes, values_given
 from passes.node_utils import tensors_in
 from passes.torch_internals import storage_key
 
-__all__ = ["Trial", "run_all"]
+__all__ = ["Measurement", "run_all"]
 
 # Allocated and freed before and after each op. Odd, so that no tensor of wider elements than
 # bytes has this size.
@@ -37,23 +37,24 @@ TILE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What was seen of one op.
+class Measurement:
+    """What one run of an op was seen to do.
 
     Attributes:
         workspace: bytes held at the peak beyond inputs and outputs.
-        out_bytes: bytes of each new storage among the outputs, in order.
         seconds: median time of three runs, or None where it was not timed.
+        out_bytes: bytes of each new storage among the outputs, in order; empty where they are
+            taken to be as traced, since the op was not run.
     """
 
     workspace: int
-    out_bytes: tuple[int, ...]
     seconds: float | None = None
+    out_bytes: tuple[int, ...] = ()
 
 
 def run_all(
     todo: Mapping[str, Node], device: torch.device, *, timed: bool = False
-) -> dict[str, Trial]:
+) -> dict[str, Measurement]:
     """Run each node's op, inputs made and freed one op at a time; what fails is left out.
 
     Args:
@@ -64,10 +65,7 @@ def run_all(
     with _quiet(device):
         spent = {key: _time(node, device) if timed else None for key, node in todo.items()}
         seen = _on_cuda(todo, device) if device.type == "cuda" else _on_cpu(todo, device)
-    return {key: Trial(space, out, spent[key]) for key, (space, out) in seen.items()}
-
-
-Seen = dict[str, tuple[int, tuple[int, ...]]]  # workspace and bytes of outputs
+    return {key: replace(found, seconds=spent[key]) for key, found in seen.items()}
 
 
 @contextmanager
@@ -91,7 +89,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> Seen:
+def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> dict[str, Measurement]:
     """Workspace and output bytes of each op that ran, from one profiler session.
 
     The first run of an op holds what later ones do (seen on convolutions, norms and attention),
@@ -114,7 +112,7 @@ def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> Seen:
     if len(spaces) != len(ran):  # some op allocates as much as a sentinel
         return {}
     pairs = zip(ran, spaces, strict=True)
-    return {key: (space, out) for (key, out), space in pairs if out is not None}
+    return {k: Measurement(space, None, out) for (k, out), space in pairs if out is not None}
 
 
 def _mark() -> None:
@@ -137,12 +135,12 @@ def _spaces(sizes: list[int]) -> list[int]:
     return found
 
 
-def _on_cuda(todo: Mapping[str, Node], device: torch.device) -> Seen:
+def _on_cuda(todo: Mapping[str, Node], device: torch.device) -> dict[str, Measurement]:
     """Workspace and output bytes of each op that ran, from the caching allocator's peak.
 
     Each op runs once before: libraries keep what they allocate on first use.
     """
-    seen: Seen = {}
+    seen = {}
     for key, node in todo.items():
         call = _prepare(node, device)
         if call is None or call.attempt() is None:
@@ -155,7 +153,7 @@ def _on_cuda(todo: Mapping[str, Node], device: torch.device) -> Seen:
             space = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
         out = call.new_bytes(made)
         if out is not None:
-            seen[key] = space, out
+            seen[key] = Measurement(space, None, out)
         del made
     return seen
 
@@ -170,6 +168,8 @@ def _time(node: Node, device: torch.device) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
+    """A call of an op on made-up inputs."""
+
     target: Any
     args: Any
     kwargs: Any
@@ -195,25 +195,19 @@ class _Call:
 
 def _prepare(node: Node, device: torch.device) -> _Call | None:
     """Make up inputs; None if that fails, for instance for want of memory."""
-    made: dict[Node, Any] = {}
+    made: dict[int, torch.Tensor] = {}  # by identity, so that what is given twice is made once
+
+    def real(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in made:
+                made[id(value)] = _tensor(value, device)
+            return made[id(value)]
+        return hint(value) if isinstance(value, torch.SymInt) else value
+
     try:
-        args = _real(node.args, device, made)
-        kwargs = {k: _real(a, device, made) for k, a in node.kwargs.items()}
+        return _Call(node.target, *values_given(node, real))
     except RuntimeError:
         return None
-    return _Call(node.target, args, kwargs)
-
-
-def _real(arg: Any, device: torch.device, made: dict[Node, Any]) -> Any:
-    if isinstance(arg, Node):
-        if arg not in made:
-            made[arg] = _real(arg.meta["val"], device, made)
-        return made[arg]
-    if isinstance(arg, torch.Tensor):
-        return _tensor(arg, device)
-    if isinstance(arg, (tuple, list)):
-        return type(arg)(_real(a, device, made) for a in arg)
-    return hint(arg) if isinstance(arg, torch.SymInt) else arg
 
 
 def _tensor(fake: torch.Tensor, device: torch.device) -> torch.Tensor:

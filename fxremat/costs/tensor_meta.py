@@ -8,18 +8,19 @@ guess where there is none, see :func:`unbounded`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.fx import Node
+from torch.fx import Node, map_arg
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     guarding_hint_or_throw,
     optimization_hint,
 )
 from torch.types import py_sym_types
+from torch.utils import _pytree as pytree
 
 from fxremat.base.errors import CostError
 from passes.node_utils import tensors_in
@@ -34,6 +35,7 @@ __all__ = [
     "storage_bytes",
     "tensors_read",
     "unbounded",
+    "values_given",
 ]
 
 GUESS = 4096  # for a size that depends on data and has no bound
@@ -103,6 +105,18 @@ def storage_bytes(tensor: torch.Tensor, rounding: int = 1, more: int = 0) -> int
 def tensors_read(node: Node) -> list[torch.Tensor]:
     """The fake tensors among a node's inputs, each node's once, in order of appearance."""
     return [t for n in node.all_input_nodes for t in tensors_in(n.meta.get("val"))]
+
+
+def values_given(node: Node, read: Callable[[Any], Any]) -> tuple[Any, dict[str, Any]]:
+    """Positional and keyword arguments of a node, by their traced values.
+
+    Args:
+        node: of an ATen graph with fake values.
+        read: applied to each tensor, size or constant among them, those in lists as well.
+    """
+    given = map_arg((node.args, dict(node.kwargs)), lambda n: n.meta.get("val"))
+    args, kwargs = pytree.tree_map(read, given)
+    return args, kwargs
 
 
 def is_view(node: Node) -> bool:

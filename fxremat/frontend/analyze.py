@@ -18,10 +18,9 @@ from fxremat.costs import devices, workspace
 from fxremat.costs.model import CostModel
 from fxremat.costs.tensor_meta import GUESS, signature, storage_bytes, unbounded
 from fxremat.costs.workspace import Measurement
-from fxremat.frontend.build import Sizing, formulate
+from fxremat.frontend.build import Sizing, formulate, origins_of
 from fxremat.frontend.fusion import SHARE, fused_values
 from fxremat.frontend.regions import regions_of, within
-from fxremat.frontend.sources import origins_of
 from fxremat.options import Options
 from fxremat.problem.provenance import Detail
 from fxremat.problem.types import Problem
@@ -87,7 +86,7 @@ def prepare(
     options: Options,
     workspaces: Workspaces | None = None,
     marks: Mapping[str, str] | None = None,
-    apart: Collection[str] = (),
+    materialized: Collection[str] = (),
 ) -> Prepared:
     """Read a joint graph, cost its ops and apply the rules.
 
@@ -98,7 +97,7 @@ def prepare(
         workspaces: for the nodes of a graph, what runs of their ops hold and return, by
             signature; measured on the device by default.
         marks: what the user's marks in the model say, by node; read from the graph by default.
-        apart: values that take memory though Inductor might have fused them.
+        materialized: values that take memory though Inductor might have fused them.
 
     Raises:
         GraphError: for a graph that the pass cannot take.
@@ -110,7 +109,7 @@ def prepare(
         cleaned = JointGraph.from_module(clean(module), num_fwd_outputs)
         joint = with_replay_support(cleaned, replay=options.inner != "inductor")
     with clock.stage("costs"):
-        device = device_of(joint)
+        device = _device_of(joint)
         profile = devices.profile(options.device, device)
         ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
         seen = (workspaces or workspace.measure)(ops, device)
@@ -118,7 +117,7 @@ def prepare(
         sizing = _sizing(ops, device, profile, options, seen)
         fused: dict[str, tuple[str, ...]] = {}
         if options.inner == "inductor" and options.plan is None:
-            decided = {*pins.saved, *pins.recomputed, *pins.weights, *apart}
+            decided = {*pins.saved, *pins.recomputed, *pins.weights, *materialized}
             fused = fused_values(joint, sizing.storage, decided)
         regions = regions_of(joint, options.regions)
         loops = _within_loops(sizing, fused, options)
@@ -161,7 +160,7 @@ def estimated_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict
     return workspace.estimate(nodes)
 
 
-def device_of(joint: JointGraph) -> torch.device:
+def _device_of(joint: JointGraph) -> torch.device:
     """The device that a graph runs on: that of its first result on an accelerator, or the CPU."""
     for node in joint.nodes:
         value = node.meta.get("val")

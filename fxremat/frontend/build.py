@@ -1,23 +1,31 @@
-"""From a joint graph to a problem: costs and rules applied, views gone, names kept."""
+"""From a joint graph to a problem, and where its ops come from.
+
+Costs and rules are applied, views are gone, names are kept.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 
 import torch
 from torch import fx
 
 from fxremat.constraints.rules import fixed, unsaveable
-from fxremat.constraints.user import Pins
+from fxremat.constraints.user import Pins, module_path
 from fxremat.problem.fused_values import FUSED
+from fxremat.problem.provenance import Origin
 from fxremat.problem.types import Kind, Op, Phase, Problem, Value
 from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import leaves
+from passes.printer import target_text, type_text
 from passes.recompute.forms import rerun_reads
 
-__all__ = ["Sizing", "formulate"]
+__all__ = ["Sizing", "formulate", "origins_of"]
 
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)[^\n]*(?:\n\s*([^\n]+))?')
 Fused = Mapping[str, tuple[str, ...]]
 
 
@@ -167,3 +175,31 @@ def _forward(ops: list[Op]) -> list[int]:
         groups[at].append(index)
         position.update(dict.fromkeys(ops[index].outputs, at))
     return [index for group in groups for index in group]
+
+
+# ------------------------------------------------------------------------- origins
+
+
+def origins_of(joint: JointGraph) -> dict[str, Origin]:
+    """The origin of every op, input, tangent and value of a joint graph, by node name."""
+    wanted = (Role.OP, Role.ITEM, Role.INPUT, Role.TANGENT)
+    return {n.name: _origin(joint, n) for n in joint.nodes if joint.roles[n.name] in wanted}
+
+
+def _origin(joint: JointGraph, node: fx.Node) -> Origin:
+    role = joint.roles[node.name]
+    shape = type_text(node.meta.get("val"))
+    if role in (Role.INPUT, Role.TANGENT):
+        return Origin(role.value, shape)
+    source, code = _line(str(node.meta.get("stack_trace") or ""))
+    return Origin(target_text(joint.maker(node)), shape, module_path(node), source, code)
+
+
+def _line(trace: str) -> tuple[str, str]:
+    """File with its folder, number and text of the innermost line of a stack trace."""
+    frames = _FRAME.findall(trace)
+    if not frames:
+        return "", ""
+    path, line, code = frames[-1]
+    short = "/".join(PurePath(path).parts[-2:])
+    return f"{short}:{line}", code.strip()

@@ -36,14 +36,14 @@ Storage = Callable[[torch.Tensor], int]
 
 
 def fused_values(
-    joint: JointGraph, storage: Storage, apart: Collection[str] = ()
+    joint: JointGraph, storage: Storage, materialized: Collection[str] = ()
 ) -> dict[str, tuple[str, ...]]:
     """Values that take no memory once Inductor has fused the ops that read them.
 
     Args:
         joint: the joint graph, with Inductor's decompositions.
         storage: bytes of a traced tensor's storage.
-        apart: names of nodes that are left as they are, such as those that the user decides about.
+        materialized: names of values that are known to take memory.
 
     Returns:
         For each such value, by name, the storages that are read in its place.
@@ -55,7 +55,7 @@ def fused_values(
                 readers.setdefault(name, []).append(node)
     found: dict[str, tuple[str, ...]] = {}
     for node in joint.nodes:
-        if node.name in apart or not _elementwise(joint, node):
+        if node.name in materialized or not _elementwise(joint, node):
             continue
         reads = (s for name in joint.reads(node) for s in found.get(name, (name,)))
         sources = tuple(dict.fromkeys(reads))
