@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
-from passes.torch_internals import OpOverload
-
-__all__ = ["flat_outputs", "leaves", "mutated_arguments", "nodes_in", "packet", "tensors_in"]
+__all__ = [
+    "arguments_where",
+    "flat_outputs",
+    "leaves",
+    "mutated_arguments",
+    "nodes_in",
+    "packet",
+    "tensors_in",
+]
 
 
 def packet(node: fx.Node) -> Any:
@@ -34,13 +42,19 @@ def mutated_arguments(node: fx.Node) -> list[fx.Node]:
     """Arguments whose contents an op overwrites, by its schema."""
     if not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
         return []
-    found: list[fx.Node] = []
-    for index, argument in enumerate(node.target._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        given = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
-        found += nodes_in(given)
-    return found
+    return arguments_where(node, lambda a: a.alias_info is not None and a.alias_info.is_write)
+
+
+def arguments_where(node: fx.Node, holds: Callable[[torch.Argument], bool]) -> list[fx.Node]:
+    """Nodes among those arguments of an op of which something holds in its schema."""
+    assert isinstance(node.target, OpOverload)
+    return nodes_in(
+        [
+            node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
+            for index, argument in enumerate(node.target._schema.arguments)
+            if holds(argument)
+        ]
+    )
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

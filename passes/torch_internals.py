@@ -25,7 +25,7 @@ from torch._functorch._aot_autograd.graph_compile import is_opaque_node
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch._guards import CompileContext
 from torch._library.utils import is_impure
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import OpOverload
 from torch._prims.rng_prims import run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -34,8 +34,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 __all__ = [
     "FakeTensor",
     "FakeTensorMode",
-    "HigherOrderOperator",
-    "OpOverload",
     "StorageWeakRef",
     "backward_has_run",
     "boxed",
@@ -46,7 +44,7 @@ __all__ = [
     "impure",
     "is_compiled",
     "is_compiled_backward",
-    "is_opaque",
+    "is_opaque_node",
     "is_recompile",
     "only_views",
     "run_op_by_op",
@@ -153,11 +151,6 @@ def saved_tensors_are_packed() -> bool:
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
-def is_opaque(node: fx.Node) -> bool:
-    """Whether a node holds an object of torch's that is no tensor, such as a device mesh."""
-    return bool(is_opaque_node(node))
-
-
 def is_recompile() -> bool:
     """Whether torch now compiles code that it has compiled before, for other inputs."""
     now = CompileContext.current_compile_id()
@@ -214,16 +207,15 @@ def _resampling_whole() -> Iterator[None]:
     op took a tenth longer for it. They are set aside while a graph is traced: only tracing looks at
     them, and ``torch.compile`` lets one thread trace at a time.
     """
-    aside: list[tuple[OpOverload[..., Any], dict[Any, Any]]] = []
-    for op in _resampling():
-        aside.append((op, dict(op.py_kernels)))
+    aside = {op: dict(op.py_kernels) for op in _resampling()}
+    for op in aside:
         for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd):
             op.py_kernels.pop(key, None)
         op._dispatch_cache.clear()
     try:
         yield
     finally:
-        for op, kernels in aside:
+        for op, kernels in aside.items():
             op.py_kernels.update(kernels)
             op._dispatch_cache.clear()
 

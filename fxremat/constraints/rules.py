@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils.checkpoint import CheckpointPolicy
 
 from passes.analysis.effects import communicates, draws, happens_once, is_custom, keeps_input
@@ -19,7 +20,6 @@ from passes.analysis.joint import JointGraph
 from passes.node_utils import mutated_arguments, packet
 from passes.phases import Phase
 from passes.recompute.forms import rerun_reads
-from passes.torch_internals import HigherOrderOperator, OpOverload
 
 __all__ = ["FIXED", "UNSAVEABLE", "Rule", "fixed", "unsaveable"]
 

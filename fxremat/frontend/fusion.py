@@ -19,12 +19,12 @@ from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from fxremat.constraints.rules import fixed
 from passes.analysis.effects import draws
 from passes.analysis.joint import JointGraph, Role
 from passes.phases import Phase
-from passes.torch_internals import OpOverload
 
 __all__ = ["SHARE", "fused_values"]
 

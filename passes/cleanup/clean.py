@@ -31,7 +31,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.types import py_sym_types
 
-from passes.node_utils import nodes_in
+from passes.node_utils import arguments_where, mutated_arguments
 from passes.torch_internals import copied
 
 __all__ = ["clean", "drop_no_ops", "drop_unread", "merge_common", "remove_dead"]
@@ -227,8 +227,8 @@ class _Storage:
     def of(cls, graph: Graph) -> _Storage:
         self = cls()
         for node in graph.nodes:
-            shared = node.op == "call_function" and _at(node, _traits(node.target).aliases)
-            self.made[node] = self.made[shared[0]] if shared else node
+            source = _source_of(node)
+            self.made[node] = node if source is None else self.made[source]
             self.written.update(self.made[target] for target in _written_by(node))
             if node.op == "output":
                 self.returned.update(node.all_input_nodes)
@@ -243,14 +243,12 @@ class _Storage:
 
 @dataclass(frozen=True, slots=True)
 class _Traits:
-    """What is known of a target; arguments are given by position and name."""
+    """What is known of a target."""
 
     removable: bool = False
     mergeable: bool = False
     constant: bool = False  # the contents depend on no tensor
     view: bool = False  # holds no memory of its own
-    aliases: tuple[tuple[int, str], ...] = ()  # arguments whose storage the result shares
-    writes: tuple[tuple[int, str], ...] | None = None  # None: all of them
 
 
 # Functions on symbolic sizes, and the items of ops with several outputs.
@@ -273,23 +271,16 @@ _UNMERGEABLE_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_s
 @cache
 def _traits(target: Any) -> _Traits:
     if target is operator.getitem:
-        return _Traits(True, True, view=True, aliases=((0, "a"),), writes=())
+        return _Traits(True, True, view=True)
     if isinstance(target, torch._ops.OpOverload):
         return _op_traits(target)
     if target in _PYTHON:
-        return _Traits(True, True, writes=())
+        return _Traits(True, True)
     return _Traits()
 
 
 def _op_traits(op: torch._ops.OpOverload[Any, Any]) -> _Traits:
     schema, name = op._schema, op._schema.name.partition("::")[2]
-    slots = [(i, a.name, a.alias_info) for i, a in enumerate(schema.arguments)]
-    writes = tuple((i, arg) for i, arg, alias in slots if alias is not None and alias.is_write)
-    aliases: tuple[tuple[int, str], ...] = ()
-    if op is aten._unsafe_view.default:
-        aliases = ((0, "self"),)  # shares its input's memory, though the schema hides it
-    elif any(result.alias_info is not None for result in schema.returns):
-        aliases = tuple((i, arg) for i, arg, alias in slots if alias is not None)
     pure = (
         op.namespace in ("aten", "prims")
         and not schema.is_mutable
@@ -303,21 +294,27 @@ def _op_traits(op: torch._ops.OpOverload[Any, Any]) -> _Traits:
         and name not in _MAYBE_COPIES
         and _UNMERGEABLE_TAGS.isdisjoint(op.tags)
     )
-    view = bool(aliases) and name not in _MAYBE_COPIES and not writes
+    shares = any(result.alias_info is not None for result in schema.returns)
+    shares = shares or op is aten._unsafe_view.default
+    view = shares and name not in _MAYBE_COPIES and not schema.is_mutable
     tensors = any("Tensor" in str(a.type) for a in schema.arguments)
     constant = not tensors or name.startswith(_CONSTANTS)
-    return _Traits(pure, mergeable, constant, view, aliases, writes)
+    return _Traits(pure, mergeable, constant, view)
 
 
 def _written_by(node: Node) -> list[Node]:
-    if node.op in ("placeholder", "get_attr", "output"):
-        return []
-    slots = _traits(node.target).writes
-    return node.all_input_nodes if slots is None else _at(node, slots)
+    if node.op != "call_function":
+        return node.all_input_nodes if node.op.startswith("call") else []
+    known = isinstance(node.target, torch._ops.OpOverload) or _traits(node.target).removable
+    return mutated_arguments(node) if known else node.all_input_nodes
 
 
-def _at(node: Node, slots: tuple[tuple[int, str], ...]) -> list[Node]:
-    """The nodes in the given arguments, those in lists as well."""
-    return nodes_in(
-        [node.args[i] if i < len(node.args) else node.kwargs.get(name) for i, name in slots]
-    )
+def _source_of(node: Node) -> Node | None:
+    """The argument whose storage a call's result shares, by the schema of its op."""
+    if node.target in (operator.getitem, aten._unsafe_view.default):  # the latter's schema hides it
+        return node.all_input_nodes[0]
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    if all(result.alias_info is None for result in node.target._schema.returns):
+        return None
+    return next(iter(arguments_where(node, lambda a: a.alias_info is not None)), None)

@@ -17,7 +17,7 @@ from torch._inductor.custom_graph_pass import (
 from torch._inductor.virtualized import V
 
 from passes.inductor.code import Compiled, Workspace
-from passes.inductor.kernels import near, ordered
+from passes.inductor.kernels import fusing_only_near, in_best_order
 from passes.torch_internals import copied
 
 __all__ = ["compile_with_inductor"]
@@ -63,7 +63,7 @@ def compile_with_inductor(
     settings = {"force_non_lazy_backward_lowering": True}
     if key is None:
         settings["enable_autograd_cache"] = False
-    with functorch_config.patch(settings), V.set_choices_handler(near(V.choices)):
+    with functorch_config.patch(settings), V.set_choices_handler(fusing_only_near(V.choices)):
         found.run = cast(
             "Callable[..., Any]",
             compile_fx(copied(module), example_inputs, config_patches=patches),
@@ -128,4 +128,4 @@ class _Ordering(_Keyed, CustomSchedulerPass):
         if not nodes:
             return nodes
         self.found.graphs.append(V.graph)
-        return ordered(nodes, self.found.workspace)
+        return in_best_order(nodes, self.found.workspace)

@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from passes.analysis.effects import draws, generator, is_custom
 from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import leaves, mutated_arguments, tensors_in
 from passes.phases import Phase
-from passes.torch_internals import OpOverload, copied
+from passes.torch_internals import copied
 
 __all__ = ["rng_state", "with_replay_support"]
 

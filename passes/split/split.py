@@ -29,7 +29,7 @@ from passes.errors import RewriteError
 from passes.node_utils import flat_outputs, leaves
 from passes.phases import Phase
 from passes.recompute.forms import Form, rerun_form
-from passes.torch_internals import extract_modules, graph_module, is_opaque
+from passes.torch_internals import extract_modules, graph_module, is_opaque_node
 
 __all__ = ["Split", "split"]
 
@@ -175,7 +175,7 @@ class _Replay:
         mine = self.joint.phases[node.name] is not Phase.BACKWARD and node.op == "placeholder"
         if mine and self.joint.roles[node.name] is Role.INPUT:
             self.saved[node.name] = new
-        elif mine and is_opaque(node):
+        elif mine and is_opaque_node(node):
             self.objects[node.name] = new  # the mesh of a DTensor, part of its gradient
         return new
 

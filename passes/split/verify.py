@@ -20,7 +20,7 @@ from passes.node_utils import flat_outputs, mutated_arguments
 from passes.phases import Phase
 from passes.printer import type_text
 from passes.split.split import Split
-from passes.torch_internals import is_opaque
+from passes.torch_internals import is_opaque_node
 
 __all__ = ["verify"]
 
@@ -84,7 +84,7 @@ def _check_hand_over(split: Split, handed: list[fx.Node], own: list[fx.Node]) ->
         if count > 1:
             raise AssertionError(f"{name}: handed to the backward {count} times")
     sizes = [n for n in handed if isinstance(n.meta.get("val"), py_sym_types)]
-    objects = [n for n in handed if is_opaque(n)]
+    objects = [n for n in handed if is_opaque_node(n)]
     tensors = [n for n in handed if n not in {*sizes, *objects}]
     if handed != [*tensors, *objects, *sizes]:
         first = (objects or sizes)[0].name
