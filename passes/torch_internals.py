@@ -108,8 +108,7 @@ def extract_modules(
     """Cut a joint graph at the saved nodes, in the order of arguments that AOTAutograd expects.
 
     Forward outputs: the user's, saved tensors, symbolic sizes. Backward inputs: symbolic sizes,
-    saved tensors, tangents. torch's own function knows the rest of that contract (tensors without
-    version check last, opaque objects, backward seeds and state), so it is used as it is.
+    saved tensors, tangents. torch's own function knows the rest of that contract.
     """
     saved_nodes = map(list, (saved, saved_sizes, saved_objects))  # torch changes the lists
     halves = _extract_fwd_bwd_modules(joint, *saved_nodes, num_fwd_outputs=num_fwd_outputs)
@@ -158,7 +157,7 @@ def is_recompile() -> bool:
 
 
 def run_op_by_op(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """A callable that runs a graph one op after the other and frees each value after its last use.
+    """A callable that runs a graph op by op and frees each value after its last use.
 
     It takes its inputs as a list that it empties, so that they too are freed when used up.
     """

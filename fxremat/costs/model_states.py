@@ -161,8 +161,8 @@ class _Allocations(TorchDispatchMode):
         for tensor in tensors_in(made):
             key = storage_key(tensor)
             if key not in given:
-                held = StorageWeakRef(tensor.untyped_storage())
-                self._live[key] = held, storage_bytes(tensor, self._rounding)
+                storage = StorageWeakRef(tensor.untyped_storage())
+                self._live[key] = storage, storage_bytes(tensor, self._rounding)
         self.peak = max(self.peak, sum(n for _, n in self._live.values()))
         return made
 

@@ -68,8 +68,9 @@ class Prepared:
         workspaces: bytes that ops hold while they run, by signature.
         options: what was asked for.
         clock: seconds that each stage took.
-        unfused: makes the problem with every op by itself, nothing fused, and without the budgets
-            of regions: which values these leave out depends on times measured elsewhere.
+        unfused: makes the problem anew without fusion and without the budgets of regions. A plan
+            from another process is checked with it: fusion and regions depend on times that were
+            measured there, and may come out otherwise here.
     """
 
     joint: JointGraph
@@ -122,18 +123,15 @@ def prepare(
         regions = regions_of(joint, options.regions)
         loops = _within_loops(sizing, fused, options)
         problem = within(formulate(joint, loops, pins, fused), regions)
-        detail = Detail(problem, origins_of(joint), profile.name, _name(options), pins.weights)
+        inner = options.inner if isinstance(options.inner, str) else "callable"
+        detail = Detail(problem, origins_of(joint), profile.name, inner, pins.weights)
     _warn_of_guesses(joint)
     if isinstance(options.policy, tuple):
         warn_of_unmatched(joint, "policy", [p for p, _ in options.policy], names)
     warn_of_unmatched(joint, "regions", [p for p, _ in options.regions], module_paths)
-    held = {key: m.workspace for key, m in seen.items()}
+    meanwhile = {key: m.workspace for key, m in seen.items()}
     unfused = partial(formulate, joint, sizing, pins)
-    return Prepared(joint, detail, held, options, clock, unfused)
-
-
-def _name(options: Options) -> str:
-    return options.inner if isinstance(options.inner, str) else "callable"
+    return Prepared(joint, detail, meanwhile, options, clock, unfused)
 
 
 def _warn_of_guesses(joint: JointGraph) -> None:
@@ -192,7 +190,7 @@ def _sizing(
 
 
 def _within_loops(sizing: Sizing, fused: Collection[str], options: Options) -> Sizing:
-    """Times of ops of which some run within the loops of others; a function's are left alone."""
+    """Costs in which a fused op takes a share of its time; those that the user gives stay."""
     if not fused or callable(options.cost):
         return sizing
     return replace(sizing, seconds=lambda n: sizing.seconds(n) * (SHARE if n.name in fused else 1))

@@ -19,7 +19,6 @@ taken to write to all its inputs.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -29,6 +28,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.sym_node import METHOD_TO_OPERATOR
 from torch.types import py_sym_types
 
 from passes.node_utils import arguments_where, mutated_arguments
@@ -251,14 +251,7 @@ class _Traits:
     view: bool = False  # holds no memory of its own
 
 
-# Functions on symbolic sizes, and the items of ops with several outputs.
-_PYTHON = {
-    *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv),
-    *(operator.mod, operator.neg, operator.pow, operator.and_, operator.or_),
-    *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
-    *(math.ceil, math.floor, torch.sym_float, torch.sym_int, torch.sym_max, torch.sym_min),
-    *(torch.sym_not, torch.sym_ite, torch.sym_sum),
-}
+_ON_SIZES = {*METHOD_TO_OPERATOR.values(), torch.sym_int, torch.sym_sum}  # symbolic ones
 _GRANULE = 512  # bytes; the least that the CUDA allocator hands out
 _CONSTANTS = ("full", "zeros", "ones", "new_full", "new_zeros", "new_ones")
 _UNINITIALIZED = ("empty", "new_empty", "_empty")
@@ -274,7 +267,7 @@ def _traits(target: Any) -> _Traits:
         return _Traits(True, True, view=True)
     if isinstance(target, torch._ops.OpOverload):
         return _op_traits(target)
-    if target in _PYTHON:
+    if target in _ON_SIZES:
         return _Traits(True, True)
     return _Traits()
 
