@@ -222,7 +222,7 @@ def test_collection_of_garbage_stops_for_no_longer_than_one_op_runs() -> None:
 
     graph = make_fx(lambda x: x.sin().cos())(torch.ones(8)).graph
     todo = {n.name: n for n in graph.nodes if n.op == "call_function"}
-    with Watched():
+    with Watched():  # type: ignore[no-untyped-call]
         found = op_profiler.run_all(todo, torch.device("cpu"))
     assert set(found) == set(todo)
     runs = [on for on, after in pairwise(seen) if on and not after]
