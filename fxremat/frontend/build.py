@@ -16,7 +16,7 @@ from torch import fx
 from fxremat.constraints.rules import fixed, unsaveable
 from fxremat.constraints.user import Pins, module_path
 from fxremat.problem.fused_values import FUSED
-from fxremat.problem.provenance import Origin
+from fxremat.problem.context import Origin
 from fxremat.problem.types import Kind, Op, Phase, Problem, Value
 from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import leaves
@@ -118,8 +118,8 @@ def _op(
         workspace=0 if support else spare + sizing.workspace(node),
         phase=joint.phases[node.name],
         fixed=fixed(joint, node, pure=node.name in pins.vouched) or pins.saved.get(node.name, ""),
-        again=tuple(index[s] for s in _again(joint, node)),
-        again_workspace=0 if state is None else sizing.storage(joint.named[state].meta["val"]),
+        replay_inputs=tuple(index[s] for s in _again(joint, node)),
+        replay_workspace=0 if state is None else sizing.storage(joint.named[state].meta["val"]),
     )
 
 
