@@ -7,8 +7,8 @@ class RematError(Exception):
     """Base of every error that fxremat raises on purpose."""
 
 
-class GraphError(RematError):
-    """A graph cannot be taken as it is.
+class _NodeError(RematError):
+    """An error at a node.
 
     Attributes:
         node: name of the node at fault, or None.
@@ -21,13 +21,9 @@ class GraphError(RematError):
         self.why = why
 
 
-class RewriteError(RematError):
-    """A plan does not fit the graph that it is applied to.
+class GraphError(_NodeError):
+    """A graph cannot be taken as it is."""
 
-    Attributes:
-        node: name of the node at fault, or None.
-    """
 
-    def __init__(self, why: str, node: str | None = None) -> None:
-        super().__init__(f"{node}: {why}" if node else why)
-        self.node = node
+class RewriteError(_NodeError):
+    """A plan does not fit the graph that it is applied to."""

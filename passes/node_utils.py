@@ -1,16 +1,29 @@
-"""What a node of a graph is given, overwrites and returns."""
+"""What a node of a graph calls, is given, overwrites and returns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
-from passes.torch_internals import OpOverload
+__all__ = [
+    "arguments_where",
+    "flat_outputs",
+    "leaves",
+    "mutated_arguments",
+    "nodes_in",
+    "packet",
+    "tensors_in",
+]
 
-__all__ = ["flat_outputs", "leaves", "mutated_arguments", "nodes_in", "tensors_in"]
+
+def packet(node: fx.Node) -> Any:
+    """What a node calls, whichever overload of it: ``aten.add`` for ``aten.add.Tensor``."""
+    return getattr(node.target, "overloadpacket", node.target)
 
 
 def leaves(node: fx.Node) -> list[fx.Node]:
@@ -29,13 +42,19 @@ def mutated_arguments(node: fx.Node) -> list[fx.Node]:
     """Arguments whose contents an op overwrites, by its schema."""
     if not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
         return []
-    found: list[fx.Node] = []
-    for index, argument in enumerate(node.target._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        given = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
-        found += nodes_in(given)
-    return found
+    return arguments_where(node, lambda a: a.alias_info is not None and a.alias_info.is_write)
+
+
+def arguments_where(node: fx.Node, holds: Callable[[torch.Argument], bool]) -> list[fx.Node]:
+    """Nodes among those arguments of an op of which something holds in its schema."""
+    assert isinstance(node.target, OpOverload)
+    return nodes_in(
+        [
+            node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
+            for index, argument in enumerate(node.target._schema.arguments)
+            if holds(argument)
+        ]
+    )
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
@@ -45,5 +64,4 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 def flat_outputs(graph: fx.Graph) -> list[Any]:
     """What a graph returns, nested results taken apart."""
-    (output,) = graph.find_nodes(op="output")
-    return pytree.arg_tree_leaves(*output.args)
+    return pytree.arg_tree_leaves(*graph.output_node().args)

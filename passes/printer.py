@@ -18,23 +18,9 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.types import py_sym_types
 
 __all__ = ["render", "target_text", "type_text"]
-
-_DTYPES = {
-    torch.float64: "f64",
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.complex64: "c64",
-    torch.complex128: "c128",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "u8",
-    torch.bool: "bool",
-}
 
 
 def render(graph: Graph | GraphModule) -> str:
@@ -85,7 +71,7 @@ def type_text(val: object) -> str:
         return ""
     if isinstance(val, torch.Tensor):
         return f"{_dtype(val.dtype)}[{', '.join(map(str, val.shape))}]"
-    if isinstance(val, torch.SymInt | torch.SymFloat | torch.SymBool):
+    if isinstance(val, py_sym_types):
         return f"{type(val).__name__}({val})"
     if isinstance(val, tuple | list):
         return f"({', '.join(type_text(item) or 'None' for item in val)})"
@@ -93,7 +79,7 @@ def type_text(val: object) -> str:
 
 
 def _dtype(dtype: torch.dtype) -> str:
-    return _DTYPES.get(dtype) or str(dtype).removeprefix("torch.")
+    return "bool" if dtype is torch.bool else dtype.abbr
 
 
 def _argument(arg: object) -> str:
@@ -114,13 +100,9 @@ def _constant(arg: object) -> str:
         return _dtype(arg)
     if arg is None or isinstance(arg, bool | int | float | complex | str):
         return repr(arg)
-    if isinstance(arg, torch.device):
-        return str(arg)
     if isinstance(arg, torch.layout | torch.memory_format):
         return str(arg).removeprefix("torch.")
-    if isinstance(arg, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return str(arg)
-    if isinstance(arg, torch._ops.OpOverload):
+    if isinstance(arg, (torch.device, torch._ops.OpOverload, *py_sym_types)):
         return str(arg)
     # The repr of anything else may hold an address or a path.
     return f"<{type(arg).__name__}>"

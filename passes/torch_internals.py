@@ -1,12 +1,14 @@
 """The private torch names that fxremat reaches, in one place.
 
-Tried with torch 2.13.0. When a new torch moves one of them, this is the file to mend. Inductor's
-names are in ``passes.inductor``, imported only when Inductor is the inner compiler. Names that
-torch has kept for years (``torch.utils._pytree``, ``torch._ops.OpOverload``) are used directly.
+When a new torch moves one of them, this is the file to mend. Inductor's names are in
+``passes.inductor``, imported only when Inductor is the inner compiler. Names that torch has kept
+for years (``torch.utils._pytree``, ``torch._ops.OpOverload``) are used directly.
 """
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -24,7 +26,7 @@ from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch._functorch.partitioners import _is_backward_state as is_backward_state
 from torch._guards import CompileContext
 from torch._library.utils import is_impure
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import OpOverload
 from torch._prims.rng_prims import run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -33,8 +35,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 __all__ = [
     "FakeTensor",
     "FakeTensorMode",
-    "HigherOrderOperator",
-    "OpOverload",
     "StorageWeakRef",
     "backward_has_run",
     "boxed",
@@ -47,7 +47,7 @@ __all__ = [
     "is_backward_state",
     "is_compiled",
     "is_compiled_backward",
-    "is_opaque",
+    "is_opaque_node",
     "is_recompile",
     "only_views",
     "run_op_by_op",
@@ -57,6 +57,20 @@ __all__ = [
 ]
 
 TRIED_WITH = ("2.13.0",)
+
+
+def warn_if_untried(version: str) -> None:
+    """Warn that private names may have moved if fxremat was not tried with a version of torch."""
+    if version.partition("+")[0] not in TRIED_WITH:
+        warnings.warn(
+            f"fxremat was tried with torch {', '.join(TRIED_WITH)}, not with {version}; it uses "
+            "private names of torch's compiler, which may have moved or changed their meaning. "
+            "Install a torch that was tried, or check peaks and gradients against eager's",
+            stacklevel=2,
+        )
+
+
+warn_if_untried(torch.__version__)
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -97,23 +111,29 @@ def extract_modules(
     """Cut a joint graph at the saved nodes, in the order of arguments that AOTAutograd expects.
 
     Forward outputs: the user's, saved tensors, symbolic sizes. Backward inputs: symbolic sizes,
-    saved tensors, tangents. torch's own function knows the rest of that contract (tensors without
-    version check last, opaque objects, backward seeds and state), so it is used as it is.
+    saved tensors, tangents. torch's own function knows the rest of that contract.
     """
     state = filter(is_backward_state, joint.graph.find_nodes(op="placeholder"))
-    forward, backward = _extract_fwd_bwd_modules(
-        joint,
-        [*saved, *state],  # what the backward's hooks are called with; torch sorts it out
-        list(saved_sizes),
-        list(saved_objects),
-        num_fwd_outputs=num_fwd_outputs,
-    )
-    return forward, backward
+    handed = [*saved, *state]  # the state of the user's hooks; torch sorts it out
+    saved_nodes = map(list, (handed, saved_sizes, saved_objects))  # torch changes the lists
+    halves = _extract_fwd_bwd_modules(joint, *saved_nodes, num_fwd_outputs=num_fwd_outputs)
+    return halves[0], halves[1]
 
 
-def graph_module(root: Any, graph: fx.Graph) -> fx.GraphModule:
-    """A graph module over ``graph`` with the attributes of ``root``; its code is made when run."""
-    return _LazyGraphModule(root, graph)
+def graph_module(root: fx.GraphModule, graph: fx.Graph) -> fx.GraphModule:
+    """A module over ``graph`` with ``root``'s attributes and meta; its code is made when run."""
+    module = _LazyGraphModule(root, graph)
+    module.meta.update(root.meta)
+    return module
+
+
+def copied(module: fx.GraphModule) -> fx.GraphModule:
+    """A module whose graph may be changed, with nodes of the same names; weights are shared."""
+    graph = fx.Graph(tracer_cls=module.graph._tracer_cls)
+    output = graph.output(graph.graph_copy(module.graph, {}))
+    output.meta = dict(module.graph.output_node().meta)
+    graph.set_codegen(copy.copy(module.graph._codegen))
+    return graph_module(module, graph)
 
 
 def is_compiled_backward(node: Any) -> bool:
@@ -135,24 +155,10 @@ def saved_tensors_are_packed() -> bool:
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
-def is_opaque(node: fx.Node) -> bool:
-    """Whether a node holds an object of torch's that is no tensor, such as a device mesh."""
-    return bool(is_opaque_node(node))
-
-
 def breaks_off(module: fx.GraphModule) -> bool:
     """Whether Dynamo goes on with another graph after one, since it could not take them as one."""
     reason = getattr(module, "compile_subgraph_reason", None)
     return bool(getattr(reason, "graph_break", False))
-
-
-def copied(module: fx.GraphModule) -> fx.GraphModule:
-    """A graph module with nodes of its own; parameters and buffers are shared."""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    made = fx.GraphModule(module, graph)
-    made.meta.update(module.meta)
-    return made
 
 
 def is_recompile() -> bool:
@@ -162,7 +168,7 @@ def is_recompile() -> bool:
 
 
 def run_op_by_op(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """A callable that runs a graph one op after the other and frees each value after its last use.
+    """A callable that runs a graph op by op and frees each value after its last use.
 
     It takes its inputs as a list that it empties, so that they too are freed when used up.
     """
@@ -208,18 +214,18 @@ def _resampling_whole() -> Iterator[None]:
 
     torch registers Python decompositions of the upsample ops for tracing that no table of
     decompositions turns off. They gather by index, and their backward scatters: a UNet run op by
-    op took a tenth longer for it. They are set aside while a graph is traced.
+    op took a tenth longer for it. They are set aside while a graph is traced: only tracing looks at
+    them, and ``torch.compile`` lets one thread trace at a time.
     """
-    aside: list[tuple[OpOverload[..., Any], dict[Any, Any]]] = []
-    for op in _resampling():
-        aside.append((op, dict(op.py_kernels)))
+    aside = {op: dict(op.py_kernels) for op in _resampling()}
+    for op in aside:
         for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd):
             op.py_kernels.pop(key, None)
         op._dispatch_cache.clear()
     try:
         yield
     finally:
-        for op, kernels in aside:
+        for op, kernels in aside.items():
             op.py_kernels.update(kernels)
             op._dispatch_cache.clear()
 

@@ -13,9 +13,11 @@ from functorch.compile import (  # type: ignore[import-untyped]
     make_boxed_func,
 )
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
-from passes.cleanup.clean import clean, drop_no_ops, remove_dead
+import fxremat
+from passes.cleanup.clean import clean, drop_no_ops, drop_unread, remove_dead
 from passes.printer import render
 
 aten = torch.ops.aten
@@ -53,10 +55,10 @@ def outputs_of(module: GraphModule, x: torch.Tensor) -> tuple[Any, ...]:
     return (*module(x), x)
 
 
-def check(module: GraphModule, rewrite: Callable[[GraphModule], GraphModule]) -> list[str]:
+def check(module: GraphModule, *rewrites: Callable[[Graph], None]) -> list[str]:
     """Rewrite, check that nothing but the text changed, and return the targets that are left."""
     before = render(module), module.code
-    result = rewrite(module)
+    result = clean(module, *rewrites)
     result.graph.lint()
     assert (render(module), module.code) == before
     x = next(iter(module.graph.nodes)).meta["val"]
@@ -73,7 +75,7 @@ def test_dead_chains_go_and_placeholders_stay() -> None:
     draw = Draw(4)
     draw.graph.placeholder("unused")
     draw.call(aten.exp.default, draw.call(aten.neg.default, draw.x))
-    result = remove_dead(draw.done(draw.call(aten.sin.default, draw.x)))
+    result = clean(draw.done(draw.call(aten.sin.default, draw.x)), remove_dead)
     assert [n.name for n in result.graph.nodes] == ["x", "unused", "sin_default", "output"]
 
 
@@ -99,7 +101,8 @@ def test_dead_asserts_stay() -> None:
             op, (draw.x, "positive", draw.x)[: len(op._schema.arguments)]
         )
         assert not node.users
-    assert targets(remove_dead(draw.done(draw.x))) == ["_assert_async", "_functional_assert_async"]
+    left = targets(clean(draw.done(draw.x), remove_dead))
+    assert left == ["_assert_async", "_functional_assert_async"]
 
 
 def test_dead_higher_order_and_unknown_calls_stay() -> None:
@@ -107,7 +110,7 @@ def test_dead_higher_order_and_unknown_calls_stay() -> None:
     draw.graph.call_function(torch.ops.higher_order.with_effects, (None, aten.sin.default, draw.x))
     draw.graph.call_function(print, (draw.x,))
     module = draw.done(draw.x)
-    assert len(remove_dead(module).graph.nodes) == len(module.graph.nodes)
+    assert len(clean(module, remove_dead).graph.nodes) == len(module.graph.nodes)
 
 
 def test_dead_bindings_of_symbolic_sizes_stay() -> None:
@@ -182,7 +185,7 @@ def test_a_no_op_without_a_known_layout_stays() -> None:
     view = draw.call(aten.view.default, draw.x, [2, 4])
     module = draw.done(draw.call(aten.sin.default, view))
     del view.meta["val"], draw.x.meta["val"]
-    assert targets(drop_no_ops(module)) == ["view", "sin"]
+    assert targets(clean(module, drop_no_ops)) == ["view", "sin"]
 
 
 def test_a_no_op_with_a_pin_of_its_own_stays() -> None:
@@ -200,7 +203,7 @@ def test_clean_is_all_three_and_idempotent() -> None:
     mul = draw.call(aten.mul.Tensor, exp, exp_1)
     draw.call(aten.neg.default, draw.x)
     module = draw.done(draw.call(aten.sin.default, draw.call(aten.alias.default, mul)))
-    assert check(module, clean) == ["exp", "mul", "sin"]
+    assert check(module) == ["exp", "mul", "sin"]
     assert render(clean(clean(module))) == render(clean(module))
 
 
@@ -286,3 +289,53 @@ def test_modules_attributes_and_meta_are_carried() -> None:
     result = clean(module)
     assert torch.equal(result(torch.ones(4))[0], torch.full((4,), 3.0))
     assert result.meta == {"origin": "here"}
+
+
+# --- arguments that an op does not read ---------------------------------------------------------
+
+BATCH_NORM_BACKWARD = aten.native_batch_norm_backward.default
+
+
+def traced(training: bool) -> tuple[GraphModule, list[torch.Tensor]]:
+    def backward(*args: torch.Tensor) -> list[torch.Tensor]:
+        grad, x, weight, mean, var, saved_mean, saved_scale = args
+        found = BATCH_NORM_BACKWARD(
+            grad, x, weight, mean, var, saved_mean, saved_scale, training, 1e-5, [True] * 3
+        )
+        return list(found)
+
+    torch.manual_seed(0)
+    x, weight = torch.randn(8, 3, 4), torch.randn(3)
+    stats = [torch.randn(3), torch.rand(3), torch.randn(3), torch.rand(3)]
+    args = [torch.randn_like(x), x, weight, *stats]
+    return make_fx(backward)(*args), args
+
+
+def running(module: GraphModule) -> list[object]:
+    (node,) = module.graph.find_nodes(op="call_function", target=BATCH_NORM_BACKWARD)
+    return list(node.args[3:5])
+
+
+def test_training_reads_no_running_statistics() -> None:
+    module, args = traced(training=True)
+    before = module(*args)
+    drop_unread(module.graph)
+    module.recompile()
+    assert running(module) == [None, None]
+    assert all(map(torch.equal, module(*args), before))
+
+
+def test_evaluation_reads_them() -> None:
+    module, _ = traced(training=False)
+    drop_unread(module.graph)
+    assert None not in running(module)
+
+
+def test_a_trained_net_saves_no_running_statistics() -> None:
+    layers = (torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+    net = torch.nn.Sequential(*layers, torch.nn.Flatten())
+    ours = fxremat.backend(1.0, inner="eager")
+    torch.compile(net, backend=ours)(torch.randn(2, 3, 8, 8)).sum().backward()
+    (plan,) = ours.plans
+    # convolution output, its mean and scale, and the result of relu, which flatten holds
+    assert len(plan.saved) <= 4

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor
 
-from passes.analysis.joint import Role
+from fxremat.constraints.rules import fixed
+from fxremat.frontend.build import Sizing, formulate
+from passes.analysis.joint import JointGraph, Role
+from passes.cleanup.clean import clean
 from passes.node_utils import mutated_arguments
 from passes.phases import Phase
-from tests.graphs import CASES, aliases, by_role, by_side, joint
+from passes.printer import render
+from passes.recompute.replay_support import with_replay_support
+from passes.split.split import split
+from passes.split.verify import verify
+from tests.graphs import CASES, aliases, by_role, by_side, joint, joint_module
 
 aten = torch.ops.aten
 
@@ -174,3 +183,49 @@ def test_result_that_nobody_takes_is_spare() -> None:
     (spare,) = graph.spare["max_1"]
     assert (spare.dtype, tuple(spare.shape)) == (torch.int64, (4,))
     assert joint("pooled", cleaned=False).spare["max_pool2d_with_indices"] == ()
+
+
+# --- a joint graph is never changed ------------------------------------------------------------
+
+
+def look_of(graph: JointGraph) -> tuple[object, ...]:
+    """All that a joint graph says: text, notes on nodes, and what was read off them."""
+    notes = {n.name: {k: v for k, v in n.meta.items() if k != "val"} for n in graph.nodes}
+    mappings = (graph.roles, graph.phases, graph.storages, graph.states, graph.copies)
+    return render(graph.module), copy.deepcopy(notes), tuple(dict(m) for m in mappings)
+
+
+@pytest.mark.parametrize("name", ["dropout", "batch_norm", "mutation", "shared_view", "pieces"])
+def test_no_later_stage_changes_it(name: str) -> None:
+    module, count = joint_module(CASES[name])
+    traced = render(module)
+    plain = JointGraph.from_module(clean(module), count)
+    before = look_of(plain)
+    graph = with_replay_support(plain, replay=True)
+    assert look_of(plain) == before
+    assert (graph is plain) == (not graph.states and not graph.copies)
+    supported = look_of(graph)
+    formulate(graph, Sizing(lambda n: 1.0, lambda n: 1, lambda t: t.nbytes, lambda n: 0))
+    names = [n.name for n in graph.nodes if graph.roles[n.name] in (Role.OP, Role.OUTPUT)]
+    forward = [n for n in names if graph.phases[n] in (Phase.FORWARD, Phase.REPLAY_SUPPORT)]
+    again = [n for n in forward if not fixed(graph, graph.named[n])]
+    backward = [*again, *(n for n in names if n not in forward)]
+    halves = split(graph, backward, forward)
+    verify(graph, halves)
+    assert set() < set(halves.recomputed.values()) <= set(again)
+    assert look_of(graph) == supported
+    assert look_of(plain) == before
+    assert render(module) == traced
+
+
+@pytest.mark.parametrize("name", ["dropout", "batch_norm", "mutation"])
+def test_replay_support_is_read_as_if_it_had_been_traced(name: str) -> None:
+    """The nodes added to what was known are what reading the graph anew would tell."""
+    graph = with_replay_support(joint(name), replay=True)
+    assert graph.states or graph.copies
+    anew = JointGraph.from_module(graph.module, graph.num_fwd_outputs)
+    support = {*graph.states.values(), *graph.copies.values()}
+    assert (graph.roles, graph.storages) == (anew.roles, anew.storages)
+    assert graph.written == anew.written
+    rest = {n: phase for n, phase in anew.phases.items() if n not in support}
+    assert graph.phases == rest | dict.fromkeys(support, Phase.REPLAY_SUPPORT)

@@ -283,5 +283,20 @@ def test_only_tensors_may_be_saved() -> None:
 def test_first_rule_that_matches_decides() -> None:
     graph = joint("dropout")
     node = next(n for n in graph.nodes if n.name == "native_dropout")
-    assert fixed(graph, node, FIXED[::-1]) != fixed(graph, node)
-    assert fixed(graph, node, ()) == ""
+    reasons = [rule.reason for rule in FIXED if rule.matches(graph, node)]
+    assert len(reasons) > 1
+    assert fixed(graph, node) == reasons[0]
+
+
+@pytest.mark.parametrize("name", ["pure", "draw"])
+def test_a_custom_op_that_is_said_to_be_pure_may_run_again(name: str) -> None:
+    """The user vouches for what torch cannot tell, and for nothing else."""
+    with scoped("fxremat_test") as library:
+        library.define("pure(Tensor x) -> Tensor")
+        library.define("draw(Tensor x) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+        draw = Sketch(primals_1=torch.rand(4), tangents_1=torch.rand(4))
+        target = getattr(torch.ops.fxremat_test, name).default
+        node = draw.call("it", target, draw["primals_1"], val=torch.rand(4))
+        graph = draw.done([node], [draw["tangents_1"]])
+        assert fixed(graph, node)
+        assert (fixed(graph, node, pure=True) == "") == (name == "pure")

@@ -4,7 +4,8 @@ The plan is made for ops as Inductor is likely to fuse them (:mod:`fxremat.front
 it fused, and the peak of the compiled kernels, is known before anything runs. A plan that would
 break its budget is made again: told of the values that took memory though they were taken for fused
 or, if there are none, with as much margin as was lacking. The smallest peak is looked for in the
-same way.
+same way. How a graph is compiled and its code read is in :mod:`passes.inductor`, which knows no
+budget.
 
 torch's caches stay on: what has been compiled before comes with the plan that was kept of it
 (:mod:`fxremat.backends.plan_cache`), and is neither planned nor compiled again.

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils.checkpoint import CheckpointPolicy
 
 from passes.analysis.effects import communicates, draws, happens_once, is_custom, keeps_input
-from passes.analysis.joint import JointGraph, Role
-from passes.node_utils import mutated_arguments
+from passes.analysis.joint import JointGraph
+from passes.node_utils import mutated_arguments, packet
 from passes.phases import Phase
 from passes.recompute.forms import rerun_reads
-from passes.torch_internals import HigherOrderOperator, OpOverload
 
-__all__ = ["FIXED", "UNSAVEABLE", "VOUCHED", "Rule", "fixed", "unsaveable"]
+__all__ = ["FIXED", "UNSAVEABLE", "Rule", "fixed", "unsaveable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,11 @@ _DISCRETE = frozenset(
 
 
 def _discrete(joint: JointGraph, node: fx.Node) -> bool:
-    packet = getattr(node.target, "overloadpacket", None)
-    return getattr(packet, "__name__", "") in _DISCRETE
+    return _op_name(node) in _DISCRETE
+
+
+def _op_name(node: fx.Node) -> str:
+    return getattr(packet(node), "__name__", "")
 
 
 def _not_a_tensor_op(joint: JointGraph, node: fx.Node) -> bool:
@@ -121,9 +124,6 @@ FIXED: tuple[Rule, ...] = (
 )
 
 
-VOUCHED = tuple(rule for rule in FIXED if rule.name != "custom")  # where the user says it is pure
-
-
 def _opaque_value(joint: JointGraph, node: fx.Node) -> bool:
     return not isinstance(node.meta.get("val"), torch.Tensor)
 
@@ -137,7 +137,7 @@ def _scattered_into_input(joint: JointGraph, node: fx.Node) -> bool:
     Ops that may not run again are exempt; saving is their only option.
     """
     source, found = node, False
-    while getattr(getattr(source.target, "overloadpacket", None), "__name__", "") in _SCATTERS:
+    while _op_name(source) in _SCATTERS:
         source, found = source.all_input_nodes[0], True
     written = joint.storages.get(source.name) in joint.written
     return found and written and source.op == "placeholder" and not fixed(joint, node)
@@ -153,18 +153,15 @@ def _must_recompute(joint: JointGraph, node: fx.Node) -> bool:
 def _leaves_region(joint: JointGraph, node: fx.Node) -> bool:
     """Whether the forward reads the value outside its checkpoint region: then it isn't its own."""
     region = node.meta.get("ac_graph_id")
-    stack, seen = [node], {node}
-    while stack:
-        for user in stack.pop().users:
+    for look in joint.looks(node):
+        if look is not node and joint.phases[look.name] is not Phase.FORWARD:
+            continue  # a derivative's own reads are no use outside the region
+        for user in look.users:
             if user.op == "output":
                 return True
-            if joint.phases[user.name] is not Phase.FORWARD or user in seen:
-                continue  # a derivative's own reads are no use outside the region
-            if user.meta.get("ac_graph_id") != region:
+            forward = joint.phases[user.name] is Phase.FORWARD
+            if forward and user.meta.get("ac_graph_id") != region:
                 return True
-            if joint.roles[user.name] in (Role.VIEW, Role.ITEM):
-                seen.add(user)
-                stack.append(user)
     return False
 
 
@@ -175,11 +172,12 @@ UNSAVEABLE: tuple[Rule, ...] = (
 )
 
 
-def fixed(joint: JointGraph, node: fx.Node, rules: tuple[Rule, ...] = FIXED) -> str:
-    """Why an op may not be recomputed, or ""."""
+def fixed(joint: JointGraph, node: fx.Node, *, pure: bool = False) -> str:
+    """Why an op may not be recomputed, or ""; the user may say that a custom op is pure."""
+    rules = (r for r in FIXED if not (pure and r.matches is _custom))
     return next((r.reason for r in rules if r.matches(joint, node)), "")
 
 
-def unsaveable(joint: JointGraph, node: fx.Node, rules: tuple[Rule, ...] = UNSAVEABLE) -> str:
+def unsaveable(joint: JointGraph, node: fx.Node) -> str:
     """Why the value that a node yields may not be saved, or ""."""
-    return next((r.reason for r in rules if r.matches(joint, node)), "")
+    return next((r.reason for r in UNSAVEABLE if r.matches(joint, node)), "")

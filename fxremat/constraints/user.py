@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, fx
@@ -46,11 +46,11 @@ __all__ = [
 ]
 
 Verdict = Literal["save", "recompute", "prefer_save", "prefer_recompute"]
-VERDICTS = ("save", "recompute", "prefer_save", "prefer_recompute")
+VERDICTS = get_args(Verdict)
 Policy = tuple[tuple[str, str], ...] | Callable[[fx.Node], str | None]
 
 PIN, REGION = "fxremat.pin", "fxremat.region"  # keys of node.meta["custom"]
-DEARER, CHEAPER = 4.0, 0.25
+WEIGHTS = {"prefer_save": 4.0, "prefer_recompute": 0.25}  # of what an op costs to run again
 _CHECKPOINT: dict[Any, Verdict] = {
     CheckpointPolicy.PREFER_SAVE: "prefer_save",
     CheckpointPolicy.PREFER_RECOMPUTE: "prefer_recompute",
@@ -143,7 +143,7 @@ def marks_in(graph: fx.Graph) -> dict[str, str]:
     for node in graph.nodes:
         mark = node.meta.get("custom", {}).get(PIN)
         if mark is not None and node.target is torch.ops.aten.alias.default:
-            source = node.all_input_nodes[0]
+            source = node
             while source.target in (torch.ops.aten.alias.default, torch.ops.aten.detach.default):
                 source = source.all_input_nodes[0]
             if found.setdefault(source.name, mark) != mark:
@@ -207,8 +207,8 @@ def pins_of(joint: JointGraph, policy: Policy | None, marks: Mapping[str, str]) 
             verdict, reason = _verdict(node, policy)
             if verdict in ("recompute", "prefer_recompute"):
                 vouched.add(node.name)
-            if verdict in ("prefer_save", "prefer_recompute"):
-                weights[node.name] = DEARER if verdict == "prefer_save" else CHEAPER
+            if verdict in WEIGHTS:
+                weights[node.name] = WEIGHTS[verdict]
             for storage in joint.makes(node) if verdict in ("save", "recompute") else ():
                 pin(storage, verdict or "", reason)
     return Pins(saved, recomputed, weights, frozenset(vouched))
@@ -248,7 +248,7 @@ def warn_of_unmatched(
         joint: the joint graph.
         option: whose patterns they are.
         patterns: the patterns.
-        named: what they are held against for an op of the forward: :func:`names`, or
+        named: what they are compared with for an op of the forward: :func:`names`, or
             :func:`module_paths`.
     """
     forward = (n for n in joint.nodes if joint.phases[n.name] is not Phase.BACKWARD)
@@ -264,7 +264,7 @@ def warn_of_unmatched(
 
 
 def names(node: fx.Node) -> tuple[str, ...]:
-    """What a pattern of a policy is held against: op with and without overload, paths, name."""
+    """What a pattern of a policy is compared with: op with and without overload, paths, name."""
     target = str(node.target)
     return target, target.rpartition(".")[0], node.name, *module_paths(node)
 

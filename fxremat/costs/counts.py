@@ -12,23 +12,16 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 from torch.utils import flop_counter
 
-from fxremat.costs.tensor_meta import hint, is_symbolic, outside_fakes, tensors_in, tensors_read
+from fxremat.costs.tensor_meta import hint, is_symbolic, outside_fakes, tensors_read, values_given
+from passes.node_utils import packet, tensors_in
 from passes.torch_internals import storage_key
 
-__all__ = ["bytes_read", "bytes_written", "flops", "only_moves"]
+__all__ = ["bytes_read", "bytes_written", "flops"]
 
-aten, prims = torch.ops.aten, torch.ops.prims
-
-
-def only_moves(node: Node) -> bool:
-    """Whether an op is known to move data and compute nothing."""
-    return _packet(node) in MOVES
-
-
-def _packet(node: Node) -> Any:
-    return getattr(node.target, "overloadpacket", node.target)
+aten = torch.ops.aten
 
 
 # ---------------------------------------------------------------------------------------- FLOPs
@@ -51,10 +44,6 @@ def _inner_flops(left: Any, *_: Any, **__: Any) -> int:
     return 2 * int(math.prod(left.shape))
 
 
-def _addmv_flops(_bias: Any, left: Any, *_: Any, **__: Any) -> int:
-    return 2 * int(math.prod(left.shape))
-
-
 # Formulas that torch's table lacks or gets wrong; looked up first.
 FORMULAS: dict[Any, Callable[..., int]] = {
     aten.convolution_backward: _conv_backward_flops,
@@ -67,31 +56,26 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     aten.mv: _inner_flops,
     aten.dot: _inner_flops,
     aten.vdot: _inner_flops,
-    aten.addmv: _addmv_flops,
+    aten.addmv: lambda bias, left, *_, **__: _inner_flops(left),
 }
 
 
 def flops(node: Node) -> int | None:
     """FLOPs of a node, or None if there is no formula."""
-    packet = _packet(node)
-    formula = FORMULAS.get(packet) or flop_counter.flop_registry.get(packet)
+    called = packet(node)
+    formula = FORMULAS.get(called) or flop_counter.flop_registry.get(called)
     if formula is None:
         return None
     with outside_fakes():
-        args = _plain(node.args)
-        kwargs = {k: _plain(a) for k, a in node.kwargs.items()}
-        return int(formula(*args, **kwargs, out_val=_plain(node.meta["val"])))
+        args, kwargs = values_given(node, _plain)
+        return int(formula(*args, **kwargs, out_val=pytree.tree_map(_plain, node.meta["val"])))
 
 
 def _plain(arg: Any) -> Any:
-    """An argument with values for nodes; with symbols, a stand-in of the hinted sizes.
+    """A value without symbols: a stand-in of the hinted sizes for a tensor that has some.
 
     The formulas compare sizes, and to compare symbols would add guards to the compiled graph.
     """
-    if isinstance(arg, Node):
-        return _plain(arg.meta.get("val"))
-    if isinstance(arg, (tuple, list)):
-        return type(arg)(_plain(a) for a in arg)
     if isinstance(arg, torch.SymInt):
         return hint(arg)
     if isinstance(arg, torch.Tensor) and is_symbolic(arg):
@@ -101,21 +85,6 @@ def _plain(arg: Any) -> Any:
 
 # ---------------------------------------------------------------------------------------- bytes
 
-# Ops that move data and compute nothing.
-MOVES = frozenset(
-    {
-        *(aten.clone, aten.copy, aten.copy_, aten._to_copy, aten.cat, aten.stack, aten.repeat),
-        *(aten.full, aten.full_like, aten.zeros, aten.zeros_like, aten.ones, aten.ones_like),
-        *(aten.empty, aten.empty_like, aten.empty_strided, aten.new_zeros, aten.new_ones),
-        *(aten.new_full, aten.new_empty, aten.new_empty_strided, aten.scalar_tensor),
-        *(aten.embedding, aten.gather, aten.index, aten._unsafe_index, aten.index_select),
-        *(aten.scatter, aten.select_scatter, aten.slice_scatter, aten.as_strided_scatter),
-        *(aten.diagonal_scatter, aten.select_backward, aten.slice_backward, aten.fill, aten.fill_),
-        *(aten.constant_pad_nd, aten.reflection_pad1d, aten.reflection_pad2d, aten.flip),
-        *(aten.roll, aten.index_put, aten._unsafe_index_put, aten.lift_fresh_copy),
-        *(aten.zero_, aten.masked_fill, aten.where, aten.im2col, prims.convert_element_type),
-    }
-)
 # Ops whose first input gives only its sizes, or is written over.
 UNREAD = frozenset(
     {
@@ -133,7 +102,7 @@ UNWRITTEN = frozenset(
 
 def bytes_read(node: Node) -> int:
     """Bytes of the inputs: each part of a storage once, an expanded dimension once."""
-    packet, total = _packet(node), 0
+    called, total = packet(node), 0
     seen: set[tuple[int, int, int]] = set()
     for index, tensor in enumerate(tensors_read(node)):
         size = _distinct_bytes(tensor)
@@ -141,10 +110,10 @@ def bytes_read(node: Node) -> int:
             place = storage_key(tensor), hint(tensor.storage_offset()), size
         except NotImplementedError:  # no storage
             place = id(tensor), 0, size
-        if place in seen or (index == 0 and packet in UNREAD):
+        if place in seen or (index == 0 and called in UNREAD):
             continue
         seen.add(place)
-        if index == 0 and packet in PICKS:
+        if index == 0 and called in PICKS:
             size = min(size, bytes_written(node))
         total += size
     return total
@@ -152,7 +121,7 @@ def bytes_read(node: Node) -> int:
 
 def bytes_written(node: Node) -> int:
     """Bytes of the outputs; of those that an op leaves uninitialised, none."""
-    if _packet(node) in UNWRITTEN:
+    if packet(node) in UNWRITTEN:
         return 0
     return sum(_distinct_bytes(t) for t in tensors_in(node.meta.get("val")))
 

@@ -18,13 +18,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
 import torch
 
 from fxremat.base import cache
 from fxremat.base.errors import OptionError
 from fxremat.costs.tensor_meta import outside_fakes
 
-__all__ = ["NAMED", "DeviceProfile", "measured", "profile"]
+__all__ = ["NAMED", "DeviceProfile", "measured", "profile", "seconds_of"]
 
 FORMAT = 2
 
@@ -154,7 +155,8 @@ def measured(device: torch.device | str) -> DeviceProfile:
         OptionError: if the device is not on this machine.
     """
     device = torch.device(device)
-    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not _has_cuda()):
+    present = torch.cuda.is_available() if device.type == "cuda" else device.type == "cpu"
+    if not present:
         raise OptionError(
             f"device {str(device)!r} cannot be measured on this machine; "
             f"name a profile instead: {', '.join(NAMED)}"
@@ -168,28 +170,21 @@ def measured(device: torch.device | str) -> DeviceProfile:
     return found
 
 
-def _has_cuda() -> bool:
-    return torch.cuda.is_available()
-
-
 def _parse(data: dict[str, Any] | None) -> DeviceProfile | None:
-    if data is None or data.pop("format", None) != FORMAT:
+    if data is None or data.get("format") != FORMAT:
         return None
     try:
-        rates = tuple((str(k), float(v)) for k, v in data.pop("rates"))
-        return DeviceProfile(rates=rates, **data)
-    except (KeyError, TypeError, ValueError):
+        return msgspec.convert(data, DeviceProfile)
+    except msgspec.ValidationError:
         return None
 
 
 def _measure(device: torch.device) -> DeviceProfile:
     cuda = device.type == "cuda"
-    rates = []
-    for dtype in (torch.float32, torch.bfloat16, torch.float64):
-        rates.append((str(dtype).removeprefix("torch."), _matmul_rate(dtype, device)))
+    kinds = (torch.float32, torch.bfloat16, torch.float64)
     return DeviceProfile(
         name=f"{device.type} (measured)",
-        rates=tuple(rates),
+        rates=tuple((str(k).removeprefix("torch."), _matmul_rate(k, device)) for k in kinds),
         bandwidth=_bandwidth(device),
         launch=_launch(device),
         rounding=512 if cuda else 1,
@@ -198,17 +193,20 @@ def _measure(device: torch.device) -> DeviceProfile:
     )
 
 
-def _seconds(run: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """Shortest of some runs, after one that does not count."""
-    best = float("inf")
-    for index in range(repeats + 1):
+def seconds_of(run: Callable[[], object], device: torch.device) -> list[float]:
+    """Times of three runs, after one that does not count."""
+    spent = []
+    for _ in range(4):
         start = time.perf_counter()
         run()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        if index:
-            best = min(best, time.perf_counter() - start)
-    return max(best, 1e-9)
+        spent.append(time.perf_counter() - start)
+    return spent[1:]
+
+
+def _shortest(run: Callable[[], object], device: torch.device) -> float:
+    return max(min(seconds_of(run, device)), 1e-9)
 
 
 def _matmul_rate(dtype: torch.dtype, device: torch.device) -> float:
@@ -216,7 +214,7 @@ def _matmul_rate(dtype: torch.dtype, device: torch.device) -> float:
     best, size, spent = 0.0, 256, 0.0
     while spent < 0.01 and size <= 8192:
         left = torch.full((size, size), 0.5, dtype=dtype, device=device)
-        spent = _seconds(lambda left=left: left @ left, device)  # type: ignore[misc]
+        spent = _shortest(lambda left=left: left @ left, device)  # type: ignore[misc]
         best = max(best, 2 * size**3 / spent)
         size *= 2
     return best
@@ -226,14 +224,14 @@ def _bandwidth(device: torch.device) -> float:
     count = 1 << (28 if device.type == "cuda" else 26)
     source = torch.zeros(count, dtype=torch.uint8, device=device)
     target = torch.zeros_like(source)
-    return 2 * count / _seconds(lambda: target.copy_(source), device)
+    return 2 * count / _shortest(lambda: target.copy_(source), device)
 
 
 def _draws(device: torch.device) -> float:
     """Bernoulli draws per second, as dropout makes them; the global generator is left alone."""
     count, own = 1 << 20, torch.Generator(device)
     drawn = torch.empty(count, device=device)
-    return count / _seconds(lambda: drawn.bernoulli_(0.5, generator=own), device)
+    return count / _shortest(lambda: drawn.bernoulli_(0.5, generator=own), device)
 
 
 def _launch(device: torch.device) -> float:
@@ -243,4 +241,4 @@ def _launch(device: torch.device) -> float:
         for _ in range(200):
             small.neg()
 
-    return _seconds(many, device) / 200
+    return _shortest(many, device) / 200

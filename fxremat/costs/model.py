@@ -14,21 +14,16 @@ from typing import Any, Literal
 
 import torch
 from torch.fx import Node
+from torch.types import py_sym_types
 
 from fxremat.base.errors import CostError
 from fxremat.costs import counts
 from fxremat.costs.devices import DeviceProfile
-from fxremat.costs.tensor_meta import (
-    hint,
-    is_view,
-    signature,
-    storage_bytes,
-    tensors_in,
-    tensors_read,
-)
+from fxremat.costs.tensor_meta import hint, is_view, signature, tensors_read
 from passes.analysis.effects import draws
+from passes.node_utils import tensors_in
 
-__all__ = ["CostModel", "NodeCost", "node_cost", "storage_bytes"]
+__all__ = ["CostModel", "NodeCost"]
 
 Kind = Literal["roofline", "measured"] | Callable[[Node], float]
 
@@ -38,19 +33,17 @@ class NodeCost:
     """Cost of one run of a node.
 
     Attributes:
-        flops: floating-point operations; a multiply-add counts as two.
+        flops: floating-point operations; a multiply-add counts as two. 0 for ops without a formula.
         bytes_moved: bytes read and written.
         seconds: predicted time.
-        known_flops: False where the op has no formula, so that ``flops`` is 0 for want of one.
     """
 
     flops: int
     bytes_moved: int
     seconds: float
-    known_flops: bool
 
 
-FREE = NodeCost(0, 0, 0.0, True)
+FREE = NodeCost(0, 0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -96,17 +89,11 @@ class CostModel:
         return found
 
 
-def node_cost(node: Node, profile: DeviceProfile) -> NodeCost:
-    """Cost of one run of a node by the roofline; see :meth:`CostModel.cost`."""
-    return CostModel(profile).cost(node)
-
-
 def is_free(node: Node) -> bool:
     """Whether a node does no work on a device: inputs, views, items of tuples, symbols."""
     if node.op != "call_function" or is_view(node):
         return True
-    value = node.meta.get("val")
-    return isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
+    return isinstance(node.meta.get("val"), (int, float, *py_sym_types))
 
 
 def _checked(seconds: Any, node: Node) -> float:
@@ -120,23 +107,21 @@ def _checked(seconds: Any, node: Node) -> float:
 
 def _costed(node: Node, profile: DeviceProfile) -> NodeCost:
     try:
-        flops = counts.flops(node)
+        count = counts.flops(node) or 0
         moved = counts.bytes_read(node) + counts.bytes_written(node)
     except CostError as error:
         text = str(error)
         raise CostError(text if text.startswith(node.name) else f"{node.name}: {text}") from error
-    count = flops or 0
     busy = max(count / profile.rate(_dtype(node)), moved / profile.bandwidth)
     if profile.draws is not None and draws(node):
         busy = max(busy, _drawn(node) / profile.draws)
-    known = flops is not None or counts.only_moves(node)
-    return NodeCost(count, moved, busy + profile.launch, known)
+    return NodeCost(count, moved, busy + profile.launch)
 
 
 def _drawn(node: Node) -> int:
     """Random numbers that an op draws: one for each element of its first result."""
-    first = next(tensors_in(node.meta.get("val")), None)
-    return 0 if first is None else hint(first.numel())
+    made = tensors_in(node.meta.get("val"))
+    return hint(made[0].numel()) if made else 0
 
 
 def _dtype(node: Node) -> torch.dtype:

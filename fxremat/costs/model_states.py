@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fxremat.base.errors import OptionError
 from fxremat.costs.tensor_meta import storage_bytes
 from fxremat.problem.context import Resident
+from passes.node_utils import tensors_in
 from passes.torch_internals import StorageWeakRef, storage_key
 
 __all__ = ["Optimizer", "resident"]
@@ -58,7 +58,7 @@ def resident(
     return Resident(
         parameters=_sum(module.parameters(), rounding),
         buffers=_sum(module.buffers(), rounding),
-        inputs=_sum(_tensors(arguments), rounding),
+        inputs=_sum(tensors_in(arguments), rounding),
         gradients=sum(storage_bytes(torch.empty_like(p, device="meta"), rounding) for p in trained),
         optimizer=state,
         optimizer_peak=peak,
@@ -116,7 +116,7 @@ def _tried(
     watch = _Allocations(rounding)
     with watch:
         made.step()
-    state = list(_tensors(list(made.state.values())))
+    state = tensors_in(list(made.state.values()))
     return _sum(state, rounding), watch.peak, type(made).__name__
 
 
@@ -156,19 +156,15 @@ class _Allocations(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         self._live = {k: (ref, n) for k, (ref, n) in self._live.items() if not ref.expired()}
-        given = {storage_key(t) for t in _tensors((args, kwargs))}
+        given = {storage_key(t) for t in tensors_in((args, kwargs))}
         made = func(*args, **(kwargs or {}))
-        for tensor in _tensors(made):
+        for tensor in tensors_in(made):
             key = storage_key(tensor)
             if key not in given:
-                held = StorageWeakRef(tensor.untyped_storage())
-                self._live[key] = held, storage_bytes(tensor, self._rounding)
+                storage = StorageWeakRef(tensor.untyped_storage())
+                self._live[key] = storage, storage_bytes(tensor, self._rounding)
         self.peak = max(self.peak, sum(n for _, n in self._live.values()))
         return made
-
-
-def _tensors(nested: object) -> Iterator[torch.Tensor]:
-    return (t for t in pytree.tree_leaves(nested) if isinstance(t, torch.Tensor))
 
 
 def _sum(tensors: Iterable[torch.Tensor], rounding: int) -> int:

@@ -13,21 +13,22 @@ from __future__ import annotations
 
 import gc
 import statistics
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.autograd.profiler import profile
 from torch.fx import Node
 
-from fxremat.costs.tensor_meta import hint, outside_fakes, storage_bytes, tensors_in
+from fxremat.costs.devices import seconds_of
+from fxremat.costs.tensor_meta import hint, outside_fakes, storage_bytes, values_given
+from passes.node_utils import tensors_in
 from passes.torch_internals import storage_key
 
-__all__ = ["Trial", "run_all"]
+__all__ = ["Measurement", "run_all"]
 
 # Allocated and freed before and after each op. Odd, so that no tensor of wider elements than
 # bytes has this size.
@@ -36,23 +37,24 @@ TILE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What was seen of one op.
+class Measurement:
+    """What one run of an op was seen to do.
 
     Attributes:
         workspace: bytes held at the peak beyond inputs and outputs.
-        out_bytes: bytes of each new storage among the outputs, in order.
         seconds: median time of three runs, or None where it was not timed.
+        out_bytes: bytes of each new storage among the outputs, in order; empty where they are
+            taken to be as traced, since the op was not run.
     """
 
     workspace: int
-    out_bytes: tuple[int, ...]
     seconds: float | None = None
+    out_bytes: tuple[int, ...] = ()
 
 
 def run_all(
     todo: Mapping[str, Node], device: torch.device, *, timed: bool = False
-) -> dict[str, Trial]:
+) -> dict[str, Measurement]:
     """Run each node's op, inputs made and freed one op at a time; what fails is left out.
 
     Args:
@@ -63,28 +65,31 @@ def run_all(
     with _quiet(device):
         spent = {key: _time(node, device) if timed else None for key, node in todo.items()}
         seen = _on_cuda(todo, device) if device.type == "cuda" else _on_cpu(todo, device)
-    return {key: Trial(space, out, spent[key]) for key, (space, out) in seen.items()}
-
-
-Seen = dict[str, tuple[int, tuple[int, ...]]]
+    return {key: replace(found, seconds=spent[key]) for key, found in seen.items()}
 
 
 @contextmanager
 def _quiet(device: torch.device) -> Iterator[None]:
-    """Real tensors, the random state put back, no warnings, no garbage collection."""
-    collecting = gc.isenabled()
+    """Real tensors, the random state put back, no warnings."""
     cuda = [device] if device.type == "cuda" else []
     with outside_fakes(), torch.random.fork_rng(devices=cuda), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        gc.disable()  # it would free other people's tensors in the middle of an op
-        try:
-            yield
-        finally:
-            if collecting:
-                gc.enable()
+        yield
 
 
-def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> Seen:
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage is collected while one op runs: that would free other people's tensors."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> dict[str, Measurement]:
     """Workspace and output bytes of each op that ran, from one profiler session.
 
     The first run of an op holds what later ones do (seen on convolutions, norms and attention),
@@ -95,9 +100,10 @@ def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> Seen:
         for key, node in todo.items():
             call = _prepare(node, device)
             if call is not None:
-                _mark()
-                made = call.attempt()
-                _mark()
+                with _uncollected():
+                    _mark()
+                    made = call.attempt()
+                    _mark()
                 ran.append((key, call.new_bytes(made)))
                 del made
     records = session.kineto_results.events()
@@ -106,7 +112,7 @@ def _on_cpu(todo: Mapping[str, Node], device: torch.device) -> Seen:
     if len(spaces) != len(ran):  # some op allocates as much as a sentinel
         return {}
     pairs = zip(ran, spaces, strict=True)
-    return {key: (space, out) for (key, out), space in pairs if out is not None}
+    return {k: Measurement(space, None, out) for (k, out), space in pairs if out is not None}
 
 
 def _mark() -> None:
@@ -129,24 +135,25 @@ def _spaces(sizes: list[int]) -> list[int]:
     return found
 
 
-def _on_cuda(todo: Mapping[str, Node], device: torch.device) -> Seen:
+def _on_cuda(todo: Mapping[str, Node], device: torch.device) -> dict[str, Measurement]:
     """Workspace and output bytes of each op that ran, from the caching allocator's peak.
 
     Each op runs once before: libraries keep what they allocate on first use.
     """
-    seen: Seen = {}
+    seen = {}
     for key, node in todo.items():
         call = _prepare(node, device)
         if call is None or call.attempt() is None:
             continue
         torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        made = call.attempt()
-        torch.cuda.synchronize(device)
-        space = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
+        with _uncollected():
+            torch.cuda.reset_peak_memory_stats(device)
+            made = call.attempt()
+            torch.cuda.synchronize(device)
+            space = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
         out = call.new_bytes(made)
         if out is not None:
-            seen[key] = space, out
+            seen[key] = Measurement(space, None, out)
         del made
     return seen
 
@@ -156,20 +163,13 @@ def _time(node: Node, device: torch.device) -> float | None:
     call = _prepare(node, device)
     if call is None or call.attempt() is None:
         return None
-    spent = []
-    for _ in range(3):
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        start = time.perf_counter()
-        call.attempt()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        spent.append(time.perf_counter() - start)
-    return statistics.median(spent)
+    return statistics.median(seconds_of(call.attempt, device))
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
+    """A call of an op on made-up inputs."""
+
     target: Any
     args: Any
     kwargs: Any
@@ -188,32 +188,26 @@ class _Call:
         """Bytes of each storage among the outputs that is not an input's."""
         if made is None:
             return None
-        old = {storage_key(t) for t in tensors_in((self.args, tuple(self.kwargs.values())))}
+        old = {storage_key(t) for t in tensors_in((self.args, self.kwargs))}
         new = {storage_key(t): storage_bytes(t) for t in tensors_in(made)}
         return tuple(size for key, size in new.items() if key not in old)
 
 
 def _prepare(node: Node, device: torch.device) -> _Call | None:
     """Make up inputs; None if that fails, for instance for want of memory."""
-    made: dict[Node, Any] = {}
+    made: dict[int, torch.Tensor] = {}  # by identity, so that what is given twice is made once
+
+    def real(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in made:
+                made[id(value)] = _tensor(value, device)
+            return made[id(value)]
+        return hint(value) if isinstance(value, torch.SymInt) else value
+
     try:
-        args = _real(node.args, device, made)
-        kwargs = {k: _real(a, device, made) for k, a in node.kwargs.items()}
+        return _Call(node.target, *values_given(node, real))
     except RuntimeError:
         return None
-    return _Call(node.target, args, kwargs)
-
-
-def _real(arg: Any, device: torch.device, made: dict[Node, Any]) -> Any:
-    if isinstance(arg, Node):
-        if arg not in made:
-            made[arg] = _real(arg.meta["val"], device, made)
-        return made[arg]
-    if isinstance(arg, torch.Tensor):
-        return _tensor(arg, device)
-    if isinstance(arg, (tuple, list)):
-        return type(arg)(_real(a, device, made) for a in arg)
-    return hint(arg) if isinstance(arg, torch.SymInt) else arg
 
 
 def _tensor(fake: torch.Tensor, device: torch.device) -> torch.Tensor:

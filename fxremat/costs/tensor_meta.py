@@ -8,19 +8,22 @@ guess where there is none, see :func:`unbounded`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.fx import Node
+from torch.fx import Node, map_arg
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     guarding_hint_or_throw,
     optimization_hint,
 )
+from torch.types import py_sym_types
+from torch.utils import _pytree as pytree
 
 from fxremat.base.errors import CostError
+from passes.node_utils import tensors_in
 from passes.torch_internals import storage_key
 
 __all__ = [
@@ -30,26 +33,24 @@ __all__ = [
     "outside_fakes",
     "signature",
     "storage_bytes",
-    "tensors_in",
     "tensors_read",
     "unbounded",
+    "values_given",
 ]
 
 GUESS = 4096  # for a size that depends on data and has no bound
 HUGE = 2**48  # a bound above this is none
-NESTED = (tuple, list)
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 @contextlib.contextmanager
 def outside_fakes() -> Iterator[None]:
     """Run the body with real tensors: no fake mode, gradients or autocast."""
-    with unset_fake_temporarily(), torch.no_grad(), torch.autocast("cpu", enabled=False):
-        if not torch.cuda.is_available():
-            yield
-            return
-        with torch.autocast("cuda", enabled=False):
-            yield
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(unset_fake_temporarily())
+        stack.enter_context(torch.no_grad())
+        for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 def hint(size: Any) -> int:
@@ -101,18 +102,21 @@ def storage_bytes(tensor: torch.Tensor, rounding: int = 1, more: int = 0) -> int
     return -(-size // rounding) * rounding
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in a node's value: a tensor, or nested tuples with anything else between."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, NESTED):
-        for item in value:
-            yield from tensors_in(item)
-
-
 def tensors_read(node: Node) -> list[torch.Tensor]:
     """The fake tensors among a node's inputs, each node's once, in order of appearance."""
     return [t for n in node.all_input_nodes for t in tensors_in(n.meta.get("val"))]
+
+
+def values_given(node: Node, read: Callable[[Any], Any]) -> tuple[Any, dict[str, Any]]:
+    """Positional and keyword arguments of a node, by their traced values.
+
+    Args:
+        node: of an ATen graph with fake values.
+        read: applied to each tensor, size or constant among them, those in lists as well.
+    """
+    given = map_arg((node.args, dict(node.kwargs)), lambda n: n.meta.get("val"))
+    args, kwargs = pytree.tree_map(read, given)
+    return args, kwargs
 
 
 def is_view(node: Node) -> bool:
@@ -125,7 +129,7 @@ def is_view(node: Node) -> bool:
         return "getitem" in getattr(node.target, "__name__", "")
     if node.target.is_view:
         return True
-    made = list(tensors_in(node.meta.get("val")))
+    made = tensors_in(node.meta.get("val"))
     if not made or node.target._schema.is_mutable:
         return False
     try:
@@ -147,21 +151,19 @@ def _text(arg: Any) -> str:
         return _text(arg.meta["val"]) if "val" in arg.meta else f"<{arg.target}>"
     if isinstance(arg, torch.Tensor):
         return _tensor(arg)
-    if isinstance(arg, NESTED):
+    if isinstance(arg, (tuple, list)):
         return "[" + ",".join(_text(a) for a in arg) + "]"
-    if isinstance(arg, SYMBOLIC):
-        return str(hint(arg)) if isinstance(arg, torch.SymInt) else "<symbol>"
-    return str(arg)
+    if isinstance(arg, torch.SymInt):
+        return str(hint(arg))
+    return "<symbol>" if isinstance(arg, py_sym_types) else str(arg)
 
 
 def _tensor(tensor: torch.Tensor) -> str:
     head = f"{str(tensor.dtype)[6:]} {tensor.device.type}"
     if tensor.layout is not torch.strided:
         return f"{head} {tensor.layout} {[hint(s) for s in tensor.shape]}"
-    size, stride, offset = list(tensor.shape), list(tensor.stride()), tensor.storage_offset()
-    if is_symbolic(tensor):
-        size, stride, offset = [hint(s) for s in size], [hint(s) for s in stride], hint(offset)
-    return f"{head}{size}{stride}+{offset}"
+    size, stride = [hint(s) for s in tensor.shape], [hint(s) for s in tensor.stride()]
+    return f"{head}{size}{stride}+{hint(tensor.storage_offset())}"
 
 
 def _aliases(node: Node) -> str:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 from torch.fx import Node
 
@@ -21,7 +21,9 @@ from fxremat.base import cache
 from fxremat.base.errors import CostError
 from fxremat.costs import op_profiler
 from fxremat.costs.model import is_free
-from fxremat.costs.tensor_meta import hint, signature, storage_bytes, tensors_in, tensors_read
+from fxremat.costs.op_profiler import Measurement
+from fxremat.costs.tensor_meta import hint, signature, storage_bytes, tensors_read
+from passes.node_utils import packet, tensors_in
 from passes.torch_internals import storage_key
 
 __all__ = ["Measurement", "estimate", "excess", "measure", "timings"]
@@ -36,25 +38,6 @@ CONVOLUTIONS = frozenset(
 LOSSES = frozenset(
     {aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """What one run of an op was seen to do.
-
-    Attributes:
-        workspace: bytes held at the peak beyond inputs and outputs.
-        seconds: median time of three runs, or None where it was not timed.
-        out_bytes: bytes of each new storage among the outputs, in order; empty where they are
-            taken to be as traced.
-        estimated: the op was not run; ``workspace`` is 0, or for a convolution the bytes of its
-            inputs and outputs, as for one reordered copy of each.
-    """
-
-    workspace: int
-    seconds: float | None = None
-    out_bytes: tuple[int, ...] = ()
-    estimated: bool = False
 
 
 def measure(
@@ -86,11 +69,10 @@ def measure(
     found = {key: _parse(kept.get(_digest(key)), timed) for key in distinct}
     todo = {k: n for k, n in distinct.items() if found[k] is None and _runnable(n, device)}
     seen = op_profiler.run_all(todo, device, timed=timed) if todo else {}
-    fresh = {k: Measurement(t.workspace, t.seconds, t.out_bytes) for k, t in seen.items()}
-    if fresh:
-        new = {_digest(k): [m.workspace, m.seconds, m.out_bytes] for k, m in fresh.items()}
+    if seen:
+        new = {_digest(k): [m.workspace, m.seconds, m.out_bytes] for k, m in seen.items()}
         cache.update(name, lambda data: {"format": FORMAT, "ops": _entries(data) | new})
-    return {k: fresh.get(k) or found[k] or _estimate(n) for k, n in distinct.items()}
+    return {k: seen.get(k) or found[k] or _estimate(n) for k, n in distinct.items()}
 
 
 def estimate(nodes: Iterable[Node]) -> dict[str, Measurement]:
@@ -136,11 +118,8 @@ def _present(device: torch.device) -> bool:
     """Whether ops can be measured on ``device`` here and now."""
     if device.type == "cuda":
         return torch.cuda.is_available()
-    return device.type == "cpu" and not _profiling()
-
-
-def _profiling() -> bool:
-    return bool(torch.autograd._profiler_enabled())  # type: ignore[attr-defined]
+    profiling = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
+    return device.type == "cpu" and not profiling
 
 
 def _runnable(node: Node, device: torch.device) -> bool:
@@ -161,13 +140,13 @@ def _runnable(node: Node, device: torch.device) -> bool:
 
 
 def _estimate(node: Node) -> Measurement:
-    packet = getattr(node.target, "overloadpacket", None)
-    if packet in LOSSES:
-        return Measurement(0, out_bytes=_loss_bytes(node), estimated=True)
-    if packet not in CONVOLUTIONS:
-        return Measurement(0, estimated=True)
+    """A convolution is taken to reorder each of its inputs and outputs into one copy."""
+    if packet(node) in LOSSES:
+        return Measurement(0, out_bytes=_loss_bytes(node))
+    if packet(node) not in CONVOLUTIONS:
+        return Measurement(0)
     tensors = [*tensors_read(node), *tensors_in(node.meta.get("val"))]
-    return Measurement(sum(storage_bytes(t) for t in tensors), estimated=True)
+    return Measurement(sum(storage_bytes(t) for t in tensors))
 
 
 def _loss_bytes(node: Node) -> tuple[int, ...]:
@@ -186,6 +165,9 @@ def _digest(key: str) -> str:
     return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
+Entry = tuple[int, float | None, tuple[int, ...]]  # fields of a Measurement, in order
+
+
 def _entries(data: dict[str, Any] | None) -> dict[str, Any]:
     if data is None or data.get("format") != FORMAT:
         return {}
@@ -195,9 +177,7 @@ def _entries(data: dict[str, Any] | None) -> dict[str, Any]:
 
 def _parse(entry: Any, timed: bool) -> Measurement | None:
     try:
-        workspace, seconds, out_bytes = entry
-        sizes = tuple(int(b) for b in out_bytes)
-        known = Measurement(int(workspace), None if seconds is None else float(seconds), sizes)
-    except (TypeError, ValueError):
+        known = Measurement(*msgspec.convert(entry, Entry))
+    except msgspec.ValidationError:
         return None
     return None if timed and known.seconds is None else known

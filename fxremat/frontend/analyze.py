@@ -15,17 +15,16 @@ from torch import fx
 
 from fxremat.constraints.user import marks_in, module_paths, names, pins_of, warn_of_unmatched
 from fxremat.costs import devices, workspace
-from fxremat.costs.model import CostModel, storage_bytes
-from fxremat.costs.tensor_meta import GUESS, signature, unbounded
+from fxremat.costs.model import CostModel
+from fxremat.costs.tensor_meta import GUESS, signature, storage_bytes, unbounded
 from fxremat.costs.workspace import Measurement
-from fxremat.frontend.build import Sizing, formulate
+from fxremat.frontend.build import Sizing, formulate, origins_of
 from fxremat.frontend.fusion import SHARE, fused_values
 from fxremat.frontend.regions import regions_of, within
-from fxremat.frontend.sources import origins_of
 from fxremat.options import Options
 from fxremat.problem.context import Context
 from fxremat.problem.types import Problem
-from passes.analysis.joint import JointGraph, Role, check_graph
+from passes.analysis.joint import JointGraph, Role
 from passes.cleanup.clean import clean
 from passes.cleanup.late_writes import put_late_writes_last
 from passes.printer import render
@@ -70,8 +69,9 @@ class Prepared:
         workspaces: bytes that ops hold while they run, by signature.
         options: what was asked for.
         clock: seconds that each stage took.
-        unfused: makes the problem with every op by itself, nothing fused, and without the budgets
-            of regions: which values these leave out depends on times measured elsewhere.
+        unfused: makes the problem anew without fusion and without the budgets of regions. A plan
+            from another process is checked with it: fusion and regions depend on times that were
+            measured there, and may come out otherwise here.
     """
 
     joint: JointGraph
@@ -88,7 +88,7 @@ def prepare(
     options: Options,
     workspaces: Workspaces | None = None,
     marks: Mapping[str, str] | None = None,
-    apart: Collection[str] = (),
+    materialized: Collection[str] = (),
 ) -> Prepared:
     """Read a joint graph, cost its ops and apply the rules.
 
@@ -99,7 +99,7 @@ def prepare(
         workspaces: for the nodes of a graph, what runs of their ops hold and return, by
             signature; measured on the device by default.
         marks: what the user's marks in the model say, by node; read from the graph by default.
-        apart: values that take memory though Inductor might have fused them.
+        materialized: values that take memory though Inductor might have fused them.
 
     Raises:
         GraphError: for a graph that the pass cannot take.
@@ -108,12 +108,11 @@ def prepare(
     """
     clock = Clock()
     with clock.stage("joint"):
-        check_graph(module.graph, num_fwd_outputs)
         module = put_late_writes_last(module, num_fwd_outputs)
-        joint = JointGraph.from_module(clean(module), num_fwd_outputs)
-        joint = with_replay_support(joint, replay=options.inner != "inductor")
+        cleaned = JointGraph.from_module(clean(module), num_fwd_outputs)
+        joint = with_replay_support(cleaned, replay=options.inner != "inductor")
     with clock.stage("costs"):
-        device = device_of(joint)
+        device = _device_of(joint)
         profile = devices.profile(options.device, device)
         ops = [n for n in joint.nodes if joint.roles[n.name] is Role.OP]
         seen = (workspaces or workspace.measure)(ops, device)
@@ -121,23 +120,20 @@ def prepare(
         sizing = _sizing(ops, device, profile, options, seen)
         fused: dict[str, tuple[str, ...]] = {}
         if options.inner == "inductor" and options.plan is None:
-            decided = {*pins.saved, *pins.recomputed, *pins.weights, *apart}
+            decided = {*pins.saved, *pins.recomputed, *pins.weights, *materialized}
             fused = fused_values(joint, sizing.storage, decided)
         regions = regions_of(joint, options.regions)
         loops = _within_loops(sizing, fused, options)
         problem = within(formulate(joint, loops, pins, fused), regions)
-        context = Context(problem, origins_of(joint), profile.name, _name(options), pins.weights)
+        inner = options.inner if isinstance(options.inner, str) else "callable"
+        context = Context(problem, origins_of(joint), profile.name, inner, pins.weights)
     _warn_of_guesses(joint)
     if isinstance(options.policy, tuple):
         warn_of_unmatched(joint, "policy", [p for p, _ in options.policy], names)
     warn_of_unmatched(joint, "regions", [p for p, _ in options.regions], module_paths)
-    held = {key: m.workspace for key, m in seen.items()}
+    meanwhile = {key: m.workspace for key, m in seen.items()}
     unfused = partial(formulate, joint, sizing, pins)
-    return Prepared(joint, context, held, options, clock, unfused)
-
-
-def _name(options: Options) -> str:
-    return options.inner if isinstance(options.inner, str) else "callable"
+    return Prepared(joint, context, meanwhile, options, clock, unfused)
 
 
 def _warn_of_guesses(joint: JointGraph) -> None:
@@ -164,7 +160,7 @@ def estimated_workspaces(nodes: Sequence[fx.Node], device: torch.device) -> dict
     return workspace.estimate(nodes)
 
 
-def device_of(joint: JointGraph) -> torch.device:
+def _device_of(joint: JointGraph) -> torch.device:
     """The device that a graph runs on: that of its first result on an accelerator, or the CPU."""
     for node in joint.nodes:
         value = node.meta.get("val")
@@ -196,7 +192,7 @@ def _sizing(
 
 
 def _within_loops(sizing: Sizing, fused: Collection[str], options: Options) -> Sizing:
-    """Times of ops of which some run within the loops of others; a function's are left alone."""
+    """Costs in which a fused op takes a share of its time; those that the user gives stay."""
     if not fused or callable(options.cost):
         return sizing
     return replace(sizing, seconds=lambda n: sizing.seconds(n) * (SHARE if n.name in fused else 1))

@@ -1,22 +1,31 @@
-"""From a joint graph to a problem: costs and rules applied, views gone, names kept."""
+"""From a joint graph to a problem, and where its ops come from.
+
+Costs and rules are applied, views are gone, names are kept.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 
 import torch
 from torch import fx
 
-from fxremat.constraints.rules import FIXED, VOUCHED, fixed, unsaveable
-from fxremat.constraints.user import Pins
+from fxremat.constraints.rules import fixed, unsaveable
+from fxremat.constraints.user import Pins, module_path
+from fxremat.problem.context import Origin
 from fxremat.problem.fused_values import FUSED
 from fxremat.problem.types import Kind, Op, Phase, Problem, Value
 from passes.analysis.joint import JointGraph, Role
+from passes.node_utils import leaves
+from passes.printer import target_text, type_text
 from passes.recompute.forms import rerun_reads
 
-__all__ = ["Sizing", "formulate"]
+__all__ = ["Sizing", "formulate", "origins_of"]
 
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)[^\n]*(?:\n\s*([^\n]+))?')
 Fused = Mapping[str, tuple[str, ...]]
 
 
@@ -55,21 +64,13 @@ def formulate(
     pins, fused = pins or Pins(), fused or {}
     values, index = _values(joint, sizing, pins, fused)
     ops: list[Op] = []
-    forward: list[int] = []
-    backward: list[int] = []
-    deferrable: list[int] = []
-    order = {Phase.FORWARD: forward, Phase.DEFERRABLE: deferrable, Phase.BACKWARD: backward}
-    order[Phase.REPLAY_SUPPORT] = forward  # they stand right before the ops that they serve
     for node in joint.nodes:
-        role, phase = joint.roles[node.name], joint.phases[node.name]
-        if role is Role.OP:
-            order[phase].append(len(ops))
+        if joint.roles[node.name] is Role.OP:
             ops.append(_op(joint, node, sizing, index, pins, fused))
-        elif role is Role.OUTPUT:
-            backward.append(len(ops))
+        elif joint.roles[node.name] is Role.OUTPUT:
             ops.append(_exit(joint, sizing, index))
-    placed = _place(ops, forward, deferrable)
-    return Problem(tuple(values), tuple(ops), tuple(placed), tuple(backward))
+    backward = tuple(i for i, op in enumerate(ops) if op.phase is Phase.BACKWARD)
+    return Problem(tuple(values), tuple(ops), tuple(_forward(ops)), backward)
 
 
 def _values(
@@ -77,35 +78,22 @@ def _values(
 ) -> tuple[list[Value], dict[str, int]]:
     values: list[Value] = []
     index: dict[str, int] = {}
-    held = {joint.storages.get(n.name) for n in joint.outputs()[0]}
+    returned = joint.storages_of(joint.outputs()[0])
     kinds = {Role.INPUT: Kind.INPUT, Role.TANGENT: Kind.TANGENT}
     for node in joint.nodes:
         if joint.storages.get(node.name) != node.name:
             continue
         kind = kinds.get(joint.roles[node.name], Kind.COMPUTED)
+        nbytes = 0 if kind is Kind.INPUT else sizing.storage(node.meta["val"])
         index[node.name] = len(values)
         if node.name in fused:
             values.append(Value(node.name, 0, unsaveable=FUSED))
-            continue
-        values.append(
-            Value(
-                name=node.name,
-                nbytes=0 if kind is Kind.INPUT else sizing.storage(node.meta["val"]),
-                kind=kind,
-                is_output=kind is Kind.COMPUTED and node.name in held,
-                unsaveable=_unsaveable(joint, node, pins) if kind is Kind.COMPUTED else "",
-            )
-        )
+        elif kind is not Kind.COMPUTED:
+            values.append(Value(node.name, nbytes, kind))
+        else:
+            why = unsaveable(joint, node) or pins.recomputed.get(node.name, "")
+            values.append(Value(node.name, nbytes, kind, node.name in returned, why))
     return values, index
-
-
-def _unsaveable(joint: JointGraph, node: fx.Node, pins: Pins) -> str:
-    return unsaveable(joint, node) or pins.recomputed.get(node.name, "")
-
-
-def _fixed(joint: JointGraph, node: fx.Node, pins: Pins) -> str:
-    rules = VOUCHED if node.name in pins.vouched else FIXED
-    return fixed(joint, node, rules) or pins.saved.get(node.name, "")
 
 
 def _op(
@@ -118,8 +106,9 @@ def _op(
 ) -> Op:
     spare = sum(sizing.storage(t) for t in joint.spare.get(node.name, ()))
     support = joint.phases[node.name] is Phase.REPLAY_SUPPORT
-    first = joint.phases[node.name] in (Phase.FORWARD, Phase.REPLAY_SUPPORT)
-    inputs = joint.reads(node) if first else joint.reads_late(node)
+    forward = support or joint.phases[node.name] is Phase.FORWARD
+    inputs = joint.storages_of(leaves(node), late=not forward)
+    state = joint.states.get(node.name)  # a replay holds the present one, to put it back
     return Op(
         name=node.name,
         inputs=tuple(index[s] for s in dict.fromkeys(_with_sources(inputs, fused))),
@@ -128,9 +117,9 @@ def _op(
         flops=sizing.flops(node),
         workspace=0 if support else spare + sizing.workspace(node),
         phase=joint.phases[node.name],
-        fixed=_fixed(joint, node, pins),
+        fixed=fixed(joint, node, pure=node.name in pins.vouched) or pins.saved.get(node.name, ""),
         replay_inputs=tuple(index[s] for s in _again(joint, node)),
-        replay_workspace=_held_meanwhile(joint, node, sizing),
+        replay_workspace=0 if state is None else sizing.storage(joint.named[state].meta["val"]),
     )
 
 
@@ -139,12 +128,6 @@ def _with_sources(inputs: Iterable[str], fused: Fused) -> Iterator[str]:
     for name in inputs:
         yield name
         yield from fused.get(name, ())
-
-
-def _held_meanwhile(joint: JointGraph, node: fx.Node, sizing: Sizing) -> int:
-    """A replay holds the generator's present state while it runs, to put it back."""
-    state = joint.states.get(node.name)
-    return 0 if state is None else sizing.storage(joint.named[state].meta["val"])
 
 
 def _again(joint: JointGraph, node: fx.Node) -> list[str]:
@@ -162,16 +145,14 @@ def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
     it clones it, after the backward has returned all of them.
     """
     returned = joint.outputs()[1]
-    names = [joint.storages[n.name] for n in returned if n.name in joint.storages]
-    stored = dict.fromkeys(joint.copies.get(name, name) for name in names)
     copied = [
         sizing.storage(n.meta["val"].new_empty(n.meta["val"].shape))  # an expanded one in full
         for n in returned
-        if n.name in joint.storages and not _keeps_layout(joint, n)
+        if n.name in joint.storages and not n.meta["val"].is_contiguous()
     ]
     return Op(
         name="output",
-        inputs=tuple(index[s] for s in stored),
+        inputs=tuple(index[s] for s in joint.storages_of(returned, late=True)),
         outputs=(),
         seconds=0.0,
         workspace=max(copied, default=0),
@@ -179,21 +160,46 @@ def _exit(joint: JointGraph, sizing: Sizing, index: dict[str, int]) -> Op:
     )
 
 
-def _keeps_layout(joint: JointGraph, node: fx.Node) -> bool:
-    value = node.meta["val"]
-    return isinstance(value, torch.Tensor) and value.is_contiguous()
+def _forward(ops: list[Op]) -> list[int]:
+    """The order of the forward, if all DEFERRABLE ops were hoisted into it.
 
-
-def _place(ops: list[Op], forward: list[int], deferrable: list[int]) -> list[int]:
-    """Put each DEFERRABLE op after the op that makes its last input; without one, at the end."""
-    position = {v: p for p, o in enumerate(forward) for v in ops[o].outputs}
-    follow: dict[int, list[int]] = {}
+    Each of them stands after the op that makes its last input; without one, at the end.
+    """
+    deferrable = [i for i, op in enumerate(ops) if op.phase is Phase.DEFERRABLE]
+    support = (Phase.FORWARD, Phase.REPLAY_SUPPORT)  # these stand right before what they serve
+    groups = [[i] for i, op in enumerate(ops) if op.phase in support] or [[]]
+    position = {v: p for p, group in enumerate(groups) for o in group for v in ops[o].outputs}
     for index in deferrable:
-        last = max((position[v] for v in ops[index].inputs if v in position), default=-1)
-        at = last if last >= 0 else len(forward) - 1
-        follow.setdefault(at, []).append(index)
+        found = [position[v] for v in ops[index].inputs if v in position]
+        at = max(found, default=len(groups) - 1)
+        groups[at].append(index)
         position.update(dict.fromkeys(ops[index].outputs, at))
-    placed: list[int] = list(follow.get(-1, ()))
-    for p, o in enumerate(forward):
-        placed += [o, *follow.get(p, ())]
-    return placed
+    return [index for group in groups for index in group]
+
+
+# ------------------------------------------------------------------------- origins
+
+
+def origins_of(joint: JointGraph) -> dict[str, Origin]:
+    """The origin of every op, input, tangent and value of a joint graph, by node name."""
+    wanted = (Role.OP, Role.ITEM, Role.INPUT, Role.TANGENT)
+    return {n.name: _origin(joint, n) for n in joint.nodes if joint.roles[n.name] in wanted}
+
+
+def _origin(joint: JointGraph, node: fx.Node) -> Origin:
+    role = joint.roles[node.name]
+    shape = type_text(node.meta.get("val"))
+    if role in (Role.INPUT, Role.TANGENT):
+        return Origin(role.value, shape)
+    source, code = _line(str(node.meta.get("stack_trace") or ""))
+    return Origin(target_text(joint.maker(node)), shape, module_path(node), source, code)
+
+
+def _line(trace: str) -> tuple[str, str]:
+    """File with its folder, number and text of the innermost line of a stack trace."""
+    frames = _FRAME.findall(trace)
+    if not frames:
+        return "", ""
+    path, line, code = frames[-1]
+    short = "/".join(PurePath(path).parts[-2:])
+    return f"{short}:{line}", code.strip()

@@ -6,11 +6,12 @@ read, and lives, in its place. What is really fused is known only after compilin
 the code is what counts in the end (:mod:`fxremat.backends.inductor`), but a plan is only as good as
 what the solver is told. The rules are those that hold in nearly all graphs:
 
-* a value that is a function of one large value, besides small ones and inputs of the step, and is
-  read by ops that fuse: if it is materialized, it replaces its source, so memory does not grow;
-* in the backward also a function of several large values, if one op alone reads it.
+* A value counts as fused if all its readers fuse and it is a function of one large value (small
+  ones and inputs of the step do not count) that is no larger than itself. Where Inductor
+  materializes it after all, it takes the place of its source, so memory does not grow.
+* In the backward it may be a function of several large values, if one op alone reads it.
 
-Forward values read by the backward are excluded: they may be worth saving.
+Forward values that the backward reads are excluded: they may be worth saving.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from fxremat.constraints.rules import fixed
 from passes.analysis.effects import draws
 from passes.analysis.joint import JointGraph, Role
 from passes.phases import Phase
-from passes.torch_internals import OpOverload
 
 __all__ = ["SHARE", "fused_values"]
 
-SHARE = 1 / 8  # of an op's own time, within another's loop: neither launch nor traffic
+SHARE = 1 / 8  # of its time is what a fused op takes: it has neither a launch nor traffic
 SMALL = 8  # a value of less than 1/8 of another's bytes, such as a mean of rows, is small beside it
 aten = torch.ops.aten
 LOOKUPS = frozenset({aten.gather, aten.index, aten._unsafe_index})  # they compute what they read
@@ -36,14 +37,14 @@ Storage = Callable[[torch.Tensor], int]
 
 
 def fused_values(
-    joint: JointGraph, storage: Storage, apart: Collection[str] = ()
+    joint: JointGraph, storage: Storage, materialized: Collection[str] = ()
 ) -> dict[str, tuple[str, ...]]:
     """Values that take no memory once Inductor has fused the ops that read them.
 
     Args:
         joint: the joint graph, with Inductor's decompositions.
         storage: bytes of a traced tensor's storage.
-        apart: names of nodes that are left as they are, such as those that the user decides about.
+        materialized: names of values that are known to take memory.
 
     Returns:
         For each such value, by name, the storages that are read in its place.
@@ -55,12 +56,14 @@ def fused_values(
                 readers.setdefault(name, []).append(node)
     found: dict[str, tuple[str, ...]] = {}
     for node in joint.nodes:
-        if node.name in apart or not _elementwise(joint, node):
+        if node.name in materialized or not _elementwise(joint, node):
             continue
         reads = (s for name in joint.reads(node) for s in found.get(name, (name,)))
         sources = tuple(dict.fromkeys(reads))
         given = readers.get(node.name, [])
-        if _readable(joint, node, sources, given) and _stands(joint, node, sources, given, storage):
+        if not _readable(joint, node, sources, given):
+            continue
+        if _takes_no_memory(joint, node, sources, given, storage):
             found[node.name] = sources
     return found
 
@@ -100,7 +103,7 @@ def _readable(
     return joint.phases[node.name] is not Phase.FORWARD or sides == {Phase.FORWARD}
 
 
-def _stands(
+def _takes_no_memory(
     joint: JointGraph,
     node: fx.Node,
     sources: Sequence[str],
@@ -110,7 +113,8 @@ def _stands(
     """Whether keeping what a value is made of, in its place, costs no memory."""
     size = storage(node.meta["val"])
     made = (s for s in sources if s in joint.computed)
-    large = [held for s in made if (held := storage(joint.named[s].meta["val"])) * SMALL > size]
+    sizes = (storage(joint.named[s].meta["val"]) for s in made)
+    large = [source for source in sizes if source * SMALL > size]
     if len(large) > 1:
         return joint.phases[node.name] is Phase.BACKWARD and len(readers) == 1
-    return all(held <= size for held in large)
+    return all(source <= size for source in large)

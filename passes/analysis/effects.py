@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
-from passes.torch_internals import OpOverload, impure, run_with_rng_state
+from passes.torch_internals import impure, run_with_rng_state
 
 __all__ = [
     "COLLECTIVE",
@@ -68,11 +69,8 @@ def happens_once(node: fx.Node) -> bool:
     """Whether a call draws, communicates, writes to an argument or has another such effect."""
     if node.op != "call_function" or node.target is run_with_rng_state:
         return False
-    if communicates(node):
-        return True
-    target = node.target
-    tagged = isinstance(target, OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
-    return draws(node) if tagged else impure(node)
+    tagged = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return communicates(node) or (draws(node) if tagged else impure(node))
 
 
 def keeps_input(node: fx.Node) -> bool:

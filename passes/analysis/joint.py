@@ -17,21 +17,21 @@ AOTAutograd traces forward and backward of a training step into one graph of ATe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import fx
 
-from passes.analysis.node_kind import Role, roles_of
-from passes.analysis.phase import phases_of
+from passes.analysis.phases import phases_of
+from passes.analysis.roles import Role, roles_of
 from passes.errors import GraphError
-from passes.node_utils import flat_outputs, leaves, mutated_arguments, tensors_in
+from passes.node_utils import flat_outputs, leaves, mutated_arguments, nodes_in, tensors_in
 from passes.phases import Phase
 from passes.torch_internals import impure
 
-__all__ = ["JointGraph", "Role", "check_graph"]
+__all__ = ["JointGraph", "Role"]
 
 
 @dataclass(frozen=True)
@@ -62,38 +62,44 @@ class JointGraph:
     copies: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_module(
-        cls,
-        module: fx.GraphModule,
-        num_fwd_outputs: int,
-        *,
-        states: Mapping[str, str] | None = None,
-        copies: Mapping[str, str] | None = None,
-    ) -> JointGraph:
+    def from_module(cls, module: fx.GraphModule, num_fwd_outputs: int) -> JointGraph:
         """Read a joint graph.
 
         Args:
             module: the joint graph as AOTAutograd hands it to a partitioner.
             num_fwd_outputs: how many of its outputs belong to the forward.
-            states: see the attributes.
-            copies: see the attributes.
 
         Raises:
             GraphError: for a node that is no ATen-level call, lacks its traced value, or for a
                 number of outputs that the graph does not have.
         """
-        check_graph(module.graph, num_fwd_outputs)
+        _check(module.graph, num_fwd_outputs)
         roles, storages, spare = roles_of(module.graph)
-        states, copies = states or {}, copies or {}
-        support = {*states.values(), *copies.values()}
-        phases = phases_of(module.graph, num_fwd_outputs, roles, storages, support)
-        written = frozenset(
-            storages[a.name]
-            for n in module.graph.nodes
-            for a in mutated_arguments(n)
-            if a.name in storages
+        phases = phases_of(module.graph, num_fwd_outputs, roles, storages)
+        changed = (a.name for n in module.graph.nodes for a in mutated_arguments(n))
+        written = frozenset(storages[name] for name in changed if name in storages)
+        return cls(module, num_fwd_outputs, roles, phases, storages, spare, written)
+
+    def with_support(
+        self, module: fx.GraphModule, states: Mapping[str, str], copies: Mapping[str, str]
+    ) -> JointGraph:
+        """This graph with replay support: ops that make a storage and that nothing reads yet.
+
+        Args:
+            module: a copy of this graph's module that has these ops.
+            states: see the attributes.
+            copies: see the attributes.
+        """
+        support = (*states.values(), *copies.values())
+        return replace(
+            self,
+            module=module,
+            roles=self.roles | dict.fromkeys(support, Role.OP),
+            phases=self.phases | dict.fromkeys(support, Phase.REPLAY_SUPPORT),
+            storages=self.storages | {name: name for name in support},
+            states=states,
+            copies=copies,
         )
-        return cls(module, num_fwd_outputs, roles, phases, storages, spare, written, states, copies)
 
     @cached_property
     def named(self) -> dict[str, fx.Node]:
@@ -113,23 +119,23 @@ class JointGraph:
 
     def outputs(self) -> tuple[list[fx.Node], list[fx.Node]]:
         """Nodes that the forward and the backward return; absent gradients are left out."""
-        flat = flat_outputs(self.module.graph)
-        cut = self.num_fwd_outputs
-        return (
-            [n for n in flat[:cut] if isinstance(n, fx.Node)],
-            [n for n in flat[cut:] if isinstance(n, fx.Node)],
-        )
+        flat, cut = flat_outputs(self.module.graph), self.num_fwd_outputs
+        forward, backward = (nodes_in(values) for values in (flat[:cut], flat[cut:]))
+        return forward, backward
 
     def reads(self, node: fx.Node) -> tuple[str, ...]:
         """Storages that a node reads through its arguments, each once, in order of appearance."""
-        found = dict.fromkeys(
-            self.storages[a.name] for a in leaves(node) if a.name in self.storages
-        )
-        return tuple(found)
+        return self.storages_of(leaves(node))
 
-    def reads_late(self, node: fx.Node) -> tuple[str, ...]:
-        """Storages that a node reads when it runs in the backward, in order of appearance."""
-        return tuple(dict.fromkeys(self.copies.get(name, name) for name in self.reads(node)))
+    def storages_of(self, nodes: Iterable[fx.Node], *, late: bool = False) -> tuple[str, ...]:
+        """Storages that nodes' tensors live in, each once, in order of appearance.
+
+        Args:
+            nodes: nodes; those without a tensor of their own are passed over.
+            late: as the backward reads them: copies in place of overwritten inputs.
+        """
+        found = (self.storages[n.name] for n in nodes if n.name in self.storages)
+        return tuple(dict.fromkeys(self.copies.get(s, s) if late else s for s in found))
 
     def makes(self, node: fx.Node) -> tuple[str, ...]:
         """Storages that an op yields, itself or through its items, in order of appearance."""
@@ -149,8 +155,18 @@ class JointGraph:
                 yield user
                 yield from self.items(user)
 
+    def looks(self, node: fx.Node) -> Iterator[fx.Node]:
+        """A node, and all views and items of its result."""
+        stack, seen = [node], {node}
+        while stack:
+            at = stack.pop()
+            yield at
+            users = [u for u in at.users if self.roles[u.name] in (Role.VIEW, Role.ITEM)]
+            stack += [u for u in users if u not in seen]
+            seen.update(users)
 
-def check_graph(graph: fx.Graph, num_fwd_outputs: int) -> None:
+
+def _check(graph: fx.Graph, num_fwd_outputs: int) -> None:
     """Refuse what the pass cannot take; see :meth:`JointGraph.from_module` for the errors."""
     count = len(flat_outputs(graph))
     if not 0 <= num_fwd_outputs <= count:

@@ -1,4 +1,4 @@
-"""Dead code, common subexpressions, no-ops and unread outputs go, bit for bit the same result.
+"""Dead code, common subexpressions, no-ops and unread arguments go, bit for bit the same result.
 
 May import the files of ``passes`` itself.
 """

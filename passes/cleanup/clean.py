@@ -1,8 +1,8 @@
 """Dead code, common subexpressions and no-ops of a joint graph of ATen ops.
 
-Every function takes a module and returns a new one; the argument is left as it is. Whatever a
-cleaned graph computes is bit for bit what the graph computed: nothing is rewritten
-algebraically, random ops draw in the same order, writes stay where they are.
+:func:`clean` copies a module and rewrites the copy's graph by the other functions, which work in
+place. Whatever a cleaned graph computes is bit for bit what the graph computed: nothing is
+rewritten algebraically, random ops draw in the same order, writes stay where they are.
 
 Before::
 
@@ -19,83 +19,60 @@ taken to write to all its inputs.
 
 from __future__ import annotations
 
-import copy
-import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.sym_node import METHOD_TO_OPERATOR
+from torch.types import py_sym_types
 
-from passes.cleanup.batch_norm_stats import drop_unread
-from passes.torch_internals import graph_module
+from passes.node_utils import arguments_where, mutated_arguments
+from passes.torch_internals import copied
 
-__all__ = ["clean", "drop_no_ops", "merge_common", "remove_dead"]
+__all__ = ["clean", "drop_no_ops", "drop_unread", "merge_common", "remove_dead"]
 
 aten = torch.ops.aten
+_BATCH_NORM_BACKWARD = aten.native_batch_norm_backward.default
+_RUNNING, _TRAINING = (3, 4), 7  # argument positions
 
 
-def clean(module: GraphModule) -> GraphModule:
-    """Drop unread arguments and no-ops, merge common subexpressions, then remove dead code."""
-    return _rewritten(module, drop_unread, _drop_no_ops, _merge_common, _remove_dead)
+def clean(module: GraphModule, *rewrites: Callable[[Graph], None]) -> GraphModule:
+    """A copy of a module with its graph cleaned; weights are shared.
 
-
-def drop_no_ops(module: GraphModule) -> GraphModule:
-    """Replace an alias, or a view that changes no size or stride, by its input.
-
-    Kept are those that the graph returns, those of a storage that the graph writes to, and those
-    whose ``meta["recompute"]`` differs from that of their input.
+    Args:
+        module: the joint graph; it is not changed.
+        rewrites: functions of this module; by default all of them, each once.
     """
-    return _rewritten(module, _drop_no_ops)
+    made = copied(module)
+    for rewrite in rewrites or (drop_unread, drop_no_ops, merge_common, remove_dead):
+        rewrite(made.graph)
+    return made
 
 
-def merge_common(module: GraphModule) -> GraphModule:
-    """Merge nodes that compute the same from the same inputs into the first of them.
+def drop_unread(graph: Graph) -> None:
+    """Replace arguments that an op takes but does not read by None, so that nothing is kept for it.
 
-    Two nodes stay apart where a merge could change a result, or undo what the user or autograd
-    asked for:
-
-    * either belongs to a checkpoint region (``meta["recompute"]``), or the regions
-      (``meta["ac_graph_id"]``) or annotations (``meta["custom"]``) differ;
-    * one is forward and one backward (``meta["partitioner_tag"]``), since a forward value would
-      then live into the backward; a forward view may serve the backward, since it holds nothing;
-    * both would be returned, so that two outputs would share one storage;
-    * the graph writes to the result of either, or writes in between to what both read;
-    * the op is random, mutating, effectful or unknown, or yields uninitialized memory or a size
-      that depends on data;
-    * it is a constant of more than 512 bytes: filling it again costs little, while one copy for
-      all its readers would be held from the first to the last of them.
+    The backward of a training batch norm is handed the running statistics, which only evaluation
+    reads. Without them a few small tensors need not be saved, and the batch norm itself can be
+    recomputed: its form without statistics (:mod:`passes.recompute.forms`) does not yield them.
     """
-    return _rewritten(module, _merge_common)
+    for node in graph.find_nodes(op="call_function", target=_BATCH_NORM_BACKWARD):
+        if node.args[_TRAINING] is True:
+            for position in _RUNNING:
+                node.update_arg(position, None)
 
 
-def remove_dead(module: GraphModule) -> GraphModule:
+def remove_dead(graph: Graph) -> None:
     """Remove ``call_function`` nodes that nothing reads.
 
     Kept are placeholders, writes, effects, assertions, unknown ops, ops that bind a symbolic
     size, and random ops: they move the state of the generator.
     """
-    return _rewritten(module, _remove_dead)
-
-
-def _rewritten(module: GraphModule, *rewrites: Callable[[Graph], None]) -> GraphModule:
-    graph = Graph(tracer_cls=module.graph._tracer_cls)
-    copies: dict[Node, Node] = {}
-    output = graph.output(graph.graph_copy(module.graph, copies))
-    output.meta = dict(module.graph.output_node().meta)
-    graph.set_codegen(copy.copy(module.graph._codegen))
-    for rewrite in rewrites:
-        rewrite(graph)
-    cleaned = graph_module(module, graph)
-    cleaned.meta = dict(module.meta)
-    return cleaned
-
-
-def _remove_dead(graph: Graph) -> None:
     for node in reversed(list(graph.nodes)):
         if node.users or node.op != "call_function" or not _traits(node.target).removable:
             continue
@@ -103,7 +80,12 @@ def _remove_dead(graph: Graph) -> None:
             graph.erase_node(node)
 
 
-def _drop_no_ops(graph: Graph) -> None:
+def drop_no_ops(graph: Graph) -> None:
+    """Replace an alias, or a view that changes no size or stride, by its input.
+
+    Kept are those that the graph returns, those of a storage that the graph writes to, and those
+    whose ``meta["recompute"]`` differs from that of their input.
+    """
     storage = _Storage.of(graph)
     for node in list(graph.nodes):
         source = _identical_input(node)
@@ -133,7 +115,23 @@ def _layout(node: Node) -> tuple[object, ...] | None:
     return val.dtype, str(val.shape), str(val.stride()), str(val.storage_offset())
 
 
-def _merge_common(graph: Graph) -> None:
+def merge_common(graph: Graph) -> None:
+    """Merge nodes that compute the same from the same inputs into the first of them.
+
+    Two nodes stay apart where a merge could change a result, or undo what the user or autograd
+    asked for:
+
+    * either belongs to a checkpoint region (``meta["recompute"]``), or the regions
+      (``meta["ac_graph_id"]``) or annotations (``meta["custom"]``) differ;
+    * one is forward and one backward (``meta["partitioner_tag"]``), since a forward value would
+      then live into the backward; a forward view may serve the backward, since it holds nothing;
+    * both would be returned, so that two outputs would share one storage;
+    * the graph writes to the result of either, or writes in between to what both read;
+    * the op is random, mutating, effectful or unknown, or yields uninitialized memory or a size
+      that depends on data;
+    * it is a constant of more than 512 bytes: filling it again costs little, while one copy for
+      all its readers would be held from the first to the last of them.
+    """
     storage = _Storage.of(graph)
     writes: Counter[Node] = Counter()  # per storage, how often it has been written so far
     seen: dict[Hashable, list[Node]] = {}
@@ -191,20 +189,21 @@ def _may_serve(twin: Node, node: Node, storage: _Storage) -> bool:
     return not (twin in storage.escaping and node in storage.escaping)
 
 
+_PLAIN = (bool, int, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
 def _constant_key(arg: object) -> Hashable:
     """A key that is equal only for arguments that mean the same to an op."""
     if isinstance(arg, float):
         return float, arg.hex()  # tells 0.0 from -0.0, which are equal
     if isinstance(arg, complex):
         return complex, arg.real.hex(), arg.imag.hex()
-    if isinstance(arg, torch.SymInt | torch.SymFloat | torch.SymBool):
+    if isinstance(arg, py_sym_types):
         return type(arg), str(arg)  # the hash of a symbol would add a guard
     if isinstance(arg, slice):
         return slice, *map(_constant_key, (arg.start, arg.stop, arg.step))
-    if arg is None or isinstance(arg, bool | int | str | torch.dtype | torch.device):
+    if arg is None or isinstance(arg, _PLAIN):
         return type(arg), arg  # the type, since 1 == True == 1.0
-    if isinstance(arg, torch.layout | torch.memory_format):
-        return type(arg), arg
     return object()  # equal to nothing
 
 
@@ -228,9 +227,7 @@ class _Storage:
     def of(cls, graph: Graph) -> _Storage:
         self = cls()
         for node in graph.nodes:
-            source = None
-            if node.op == "call_function":
-                source = next(_at(node, _traits(node.target).aliases), None)
+            source = _source_of(node)
             self.made[node] = node if source is None else self.made[source]
             self.written.update(self.made[target] for target in _written_by(node))
             if node.op == "output":
@@ -246,24 +243,15 @@ class _Storage:
 
 @dataclass(frozen=True, slots=True)
 class _Traits:
-    """What is known of a target; arguments are given by position and name."""
+    """What is known of a target."""
 
     removable: bool = False
     mergeable: bool = False
     constant: bool = False  # the contents depend on no tensor
     view: bool = False  # holds no memory of its own
-    aliases: tuple[tuple[int, str], ...] = ()  # arguments whose storage the result shares
-    writes: tuple[tuple[int, str], ...] | None = None  # None: all of them
 
 
-# Functions on symbolic sizes, and the items of ops with several outputs.
-_PYTHON = {
-    *(operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv),
-    *(operator.mod, operator.neg, operator.pow, operator.and_, operator.or_),
-    *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
-    *(math.ceil, math.floor, torch.sym_float, torch.sym_int, torch.sym_max, torch.sym_min),
-    *(torch.sym_not, torch.sym_ite, torch.sym_sum),
-}
+_ON_SIZES = {*METHOD_TO_OPERATOR.values(), torch.sym_int, torch.sym_sum}  # symbolic ones
 _GRANULE = 512  # bytes; the least that the CUDA allocator hands out
 _CONSTANTS = ("full", "zeros", "ones", "new_full", "new_zeros", "new_ones")
 _UNINITIALIZED = ("empty", "new_empty", "_empty")
@@ -276,23 +264,16 @@ _UNMERGEABLE_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_s
 @cache
 def _traits(target: Any) -> _Traits:
     if target is operator.getitem:
-        return _Traits(True, True, view=True, aliases=((0, "a"),), writes=())
+        return _Traits(True, True, view=True)
     if isinstance(target, torch._ops.OpOverload):
         return _op_traits(target)
-    if target in _PYTHON:
-        return _Traits(True, True, writes=())
+    if target in _ON_SIZES:
+        return _Traits(True, True)
     return _Traits()
 
 
 def _op_traits(op: torch._ops.OpOverload[Any, Any]) -> _Traits:
     schema, name = op._schema, op._schema.name.partition("::")[2]
-    slots = [(i, a.name, a.alias_info) for i, a in enumerate(schema.arguments)]
-    writes = tuple((i, arg) for i, arg, alias in slots if alias is not None and alias.is_write)
-    aliases: tuple[tuple[int, str], ...] = ()
-    if op is aten._unsafe_view.default:
-        aliases = ((0, "self"),)  # shares its input's memory, though the schema hides it
-    elif any(result.alias_info is not None for result in schema.returns):
-        aliases = tuple((i, arg) for i, arg, alias in slots if alias is not None)
     pure = (
         op.namespace in ("aten", "prims")
         and not schema.is_mutable
@@ -306,23 +287,27 @@ def _op_traits(op: torch._ops.OpOverload[Any, Any]) -> _Traits:
         and name not in _MAYBE_COPIES
         and _UNMERGEABLE_TAGS.isdisjoint(op.tags)
     )
-    view = bool(aliases) and name not in _MAYBE_COPIES and not writes
+    shares = any(result.alias_info is not None for result in schema.returns)
+    shares = shares or op is aten._unsafe_view.default
+    view = shares and name not in _MAYBE_COPIES and not schema.is_mutable
     tensors = any("Tensor" in str(a.type) for a in schema.arguments)
     constant = not tensors or name.startswith(_CONSTANTS)
-    return _Traits(pure, mergeable, constant, view, aliases, writes)
+    return _Traits(pure, mergeable, constant, view)
 
 
-def _written_by(node: Node) -> Iterator[Node]:
-    if node.op in ("placeholder", "get_attr", "output"):
-        return iter(())
-    slots = _traits(node.target).writes
-    return iter(node.all_input_nodes) if slots is None else _at(node, slots)
+def _written_by(node: Node) -> list[Node]:
+    if node.op != "call_function":
+        return node.all_input_nodes if node.op.startswith("call") else []
+    known = isinstance(node.target, torch._ops.OpOverload) or _traits(node.target).removable
+    return mutated_arguments(node) if known else node.all_input_nodes
 
 
-def _at(node: Node, slots: tuple[tuple[int, str], ...]) -> Iterator[Node]:
-    """The nodes in the given arguments, those in lists as well."""
-    for position, name in slots:
-        arg = node.args[position] if position < len(node.args) else node.kwargs.get(name)
-        for item in arg if isinstance(arg, list | tuple) else (arg,):
-            if isinstance(item, Node):
-                yield item
+def _source_of(node: Node) -> Node | None:
+    """The argument whose storage a call's result shares, by the schema of its op."""
+    if node.target in (operator.getitem, aten._unsafe_view.default):  # the latter's schema hides it
+        return node.all_input_nodes[0]
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    if all(result.alias_info is None for result in node.target._schema.returns):
+        return None
+    return next(iter(arguments_where(node, lambda a: a.alias_info is not None)), None)

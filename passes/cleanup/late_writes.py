@@ -17,15 +17,12 @@ After ``put_late_writes_last``::
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 import torch
 from torch import fx
 
 from passes.errors import GraphError
 from passes.node_utils import flat_outputs
-from passes.torch_internals import graph_module
+from passes.torch_internals import copied
 
 __all__ = ["put_late_writes_last"]
 
@@ -42,25 +39,18 @@ def put_late_writes_last(module: fx.GraphModule, num_fwd_outputs: int) -> fx.Gra
     Raises:
         GraphError: if it cannot be told which tensor the backward writes to.
     """
-    late = _late(module.graph)
-    if not late.intersection(flat_outputs(module.graph)[:num_fwd_outputs]):
+    if not _late(module.graph).intersection(flat_outputs(module.graph)[:num_fwd_outputs]):
         return module
-    graph = fx.Graph(tracer_cls=module.graph._tracer_cls)
-    copies: dict[fx.Node, fx.Node] = {}
-    graph.graph_copy(module.graph, copies)
-    returned: list[Any] = []
-    for index, value in enumerate(flat_outputs(module.graph)):
-        known = copies[value] if isinstance(value, fx.Node) else value
-        if index < num_fwd_outputs and value in late:
-            written = copies[_written(value, late)]
-            write = graph.call_function(aten.copy_.default, (written, known))
+    made = copied(module)
+    late, output = _late(made.graph), made.graph.output_node()
+    returned = flat_outputs(made.graph)
+    for index, value in enumerate(returned[:num_fwd_outputs]):
+        if value in late:
+            returned[index] = written = _written(value, late)
+            with made.graph.inserting_before(output):
+                write = made.graph.call_function(aten.copy_.default, (written, value))
             write.meta = {"val": written.meta["val"], "partitioner_tag": "must_be_in_backward"}
-            known = written
-        returned.append(known)
-    graph.output(tuple(returned)).meta = dict(module.graph.output_node().meta)
-    graph.set_codegen(copy.copy(module.graph._codegen))
-    made = graph_module(module, graph)
-    made.meta = dict(module.meta)
+    output.args = (tuple(returned),)
     return made
 
 

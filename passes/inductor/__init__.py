@@ -1,5 +1,8 @@
 """Inductor as the inner compiler, held to the plan's order, with the peak of what it made.
 
+This folder compiles one graph by one plan and says what came of it; it knows no budget.
+``fxremat.backends.inductor`` decides by it whether the plan stands or is made again.
+
 Inductor fuses, reorders and lays out anew, so a plan made for the ops of a graph is not quite what
 runs. Five things keep it honest:
 
@@ -15,7 +18,7 @@ runs. Five things keep it honest:
   through moments at which the external kernels' workspaces, unknown to Inductor, make the peak;
 * the generated code is replayed to the byte, so that a plan states what it will really hold.
 
-Every private name of Inductor that fxremat uses is in this folder. Tried with torch 2.13.0.
+Every private name of Inductor that fxremat uses is in this folder.
 """
 
 from passes.inductor.code import Compiled

@@ -39,8 +39,7 @@ class Compiled:
     @property
     def both(self) -> bool:
         """Whether forward and backward have been lowered, none of them taken from a cache."""
-        sides = sorted(bool(g.is_backward) for g in self.graphs)
-        return sides == [False, True]
+        return sorted(bool(g.is_backward) for g in self.graphs) == [False, True]
 
     @property
     def kept(self) -> frozenset[str]:
@@ -60,13 +59,12 @@ class Compiled:
             handed_over: bytes of the backward's inputs that are freed after their last use, by
                 name; others are held by the caller.
         """
-        forward = [g for g in self.graphs if not g.is_backward]
-        backward = [g for g in self.graphs if g.is_backward]
-        if len(forward) != 1 or len(backward) != 1:
+        if not self.both:
             return None
+        forward, backward = sorted(self.graphs, key=lambda g: bool(g.is_backward))
         return (
-            _peak(forward[0], {}, self.workspace),
-            _peak(backward[0], handed_over, self.workspace),
+            _peak(forward, {}, self.workspace),
+            _peak(backward, handed_over, self.workspace),
         )
 
 
@@ -110,20 +108,17 @@ def _peak(graph: Any, inputs: dict[str, int], workspace: Workspace) -> int:
 
 def _made(graph: Any, kernel: Any) -> list[tuple[str, int]]:
     """Buffers that an external kernel allocates itself."""
-    if not isinstance(kernel.layout, MultiOutputLayout):
-        return (
-            []
-            if isinstance(kernel.layout, NoneLayout)
-            else [(kernel.get_name(), _nbytes(graph, kernel))]
-        )
-    name = kernel.get_name()
-    outputs = [
-        b
-        for b in graph.buffers
-        if isinstance(b, MultiOutput)
-        and name in [i.get_name() for i in b.inputs if isinstance(i, IRNode)]
-    ]
-    return [(b.get_name(), _nbytes(graph, b)) for b in outputs]
+    name, made = kernel.get_name(), [kernel]
+    if isinstance(kernel.layout, NoneLayout):
+        return []
+    if isinstance(kernel.layout, MultiOutputLayout):
+        outputs = [b for b in graph.buffers if isinstance(b, MultiOutput)]
+        made = [b for b in outputs if any(_is_named(i, name) for i in b.inputs)]
+    return [(b.get_name(), _nbytes(graph, b)) for b in made]
+
+
+def _is_named(node: Any, name: str) -> bool:
+    return isinstance(node, IRNode) and node.get_name() == name
 
 
 def _nbytes(graph: Any, node: Any) -> int:

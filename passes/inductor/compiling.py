@@ -18,7 +18,7 @@ from torch._inductor.virtualized import V
 from torch.fx.experimental._backward_state import BackwardState
 
 from passes.inductor.code import Compiled, Workspace
-from passes.inductor.kernels import near, ordered
+from passes.inductor.kernels import fusing_only_near, in_best_order
 from passes.torch_internals import copied
 
 __all__ = ["compile_with_inductor"]
@@ -50,12 +50,19 @@ def compile_with_inductor(
             By default each consumer inlines it, keeping all its inputs alive.
     """
     found = Compiled(workspace=workspace)
+
+    def order(kernels: list[Any]) -> list[Any]:
+        if not kernels:
+            return kernels
+        found.graphs.append(V.graph)
+        return in_best_order(kernels, workspace)
+
     patches: dict[str, Any] = {
         "custom_partitioner_fn": _Partitioner(partition, key),
-        "joint_custom_pre_pass": _Shown(before, key),
+        "joint_custom_pre_pass": _shown(before, key),
         "layout_optimization": False,
-        "reorder_for_peak_memory": False,  # _Ordering does it, with the plan's order among others
-        "_post_fusion_custom_pass": _Ordering(found, key),
+        "reorder_for_peak_memory": False,  # order() does it, with the plan's order among others
+        "_post_fusion_custom_pass": _SchedulerPass(order, key),
         "allow_buffer_reuse": False,
     }
     if realize:
@@ -66,7 +73,7 @@ def compile_with_inductor(
     settings = {"force_non_lazy_backward_lowering": not hooked}
     if key is None:
         settings["enable_autograd_cache"] = False
-    with functorch_config.patch(settings), V.set_choices_handler(near(V.choices)):
+    with functorch_config.patch(settings), V.set_choices_handler(fusing_only_near(V.choices)):
         found.run = cast(
             "Callable[..., Any]",
             compile_fx(copied(module), example_inputs, config_patches=patches),
@@ -77,58 +84,46 @@ def compile_with_inductor(
 class _Keyed:
     """Part of Inductor's configuration, which it copies for each graph and pickles for its keys.
 
-    All copies report to one place; what is pickled is the key.
+    All copies call one function; what is pickled is the key, or None to leave the caches off.
     """
 
-    key: str | None
+    def __init__(self, call: Callable[..., Any], key: Any) -> None:
+        self.call, self.key = call, key
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
 
     def uuid(self) -> Any | None:
-        """What this depends on, or None to leave the caches off."""
         return self.key
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return str, (f"{type(self).__name__} {self.uuid()}",)
+        return str, (f"{type(self).__name__} {self.key}",)
 
 
-class _Shown(_Keyed, CustomGraphPass):
-    """Shows the joint graph as traced, then lets the user's own pass have it."""
-
-    def __init__(self, before: Callable[[fx.Graph], None], key: str | None) -> None:
-        self.before, self.key = before, key
-        own = inductor_config.joint_custom_pre_pass
-        self.own = own if isinstance(own, (tuple, list)) else () if own is None else (own,)
-
-    def __call__(self, graph: fx.Graph) -> None:
-        self.before(graph)
-        for own in self.own:
-            own(graph)
-
-    def uuid(self) -> Any | None:
-        owns = [getattr(own, "uuid", lambda: None)() for own in self.own]
-        return None if self.key is None or None in owns else (self.key, *owns)
+class _GraphPass(_Keyed, CustomGraphPass):
+    pass
 
 
 class _Partitioner(_Keyed, CustomPartitionerFn):
-    """Splits the joint graph."""
-
-    def __init__(self, partition: Partition, key: str | None) -> None:
-        self.partition, self.key = partition, key
-
-    def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> Halves:
-        return self.partition(gm, joint_inputs, **kwargs)
+    pass
 
 
-class _Ordering(_Keyed, CustomSchedulerPass):
-    """Orders the kernels of a graph after fusion, and takes note of the graph."""
+class _SchedulerPass(_Keyed, CustomSchedulerPass):
+    pass
 
-    def __init__(self, found: Compiled, key: str | None) -> None:
-        self.found, self.key = found, key
 
-    def __call__(self, nodes: list[Any]) -> list[Any]:
-        if not nodes:
-            return nodes
-        self.found.graphs.append(V.graph)
-        return ordered(nodes, self.found.workspace)
+def _shown(before: Callable[[fx.Graph], None], key: str | None) -> _GraphPass:
+    """Shows the joint graph as traced, then lets the user's own passes have it."""
+    own = inductor_config.joint_custom_pre_pass
+    passes = own if isinstance(own, (tuple, list)) else () if own is None else (own,)
+    keys = [key, *(getattr(each, "uuid", lambda: None)() for each in passes)]
+
+    def show(graph: fx.Graph) -> None:
+        before(graph)
+        for each in passes:
+            each(graph)
+
+    return _GraphPass(show, None if None in keys else tuple(keys))

@@ -21,11 +21,15 @@ from torch.utils._ordered_set import OrderedSet
 
 from passes.inductor.code import Workspace, workspace_of
 
-__all__ = ["near", "ordered"]
+__all__ = ["fusing_only_near", "in_best_order"]
 
 
-def near(choices: InductorChoices) -> InductorChoices:
-    """Inductor's choices, but for fusions across an external kernel of what depends on neither."""
+def fusing_only_near(choices: InductorChoices) -> InductorChoices:
+    """Inductor's choices without horizontal fusions across an external kernel.
+
+    A horizontal fusion joins two kernels of which none reads the other. Joined across a matrix
+    product, say, the later result would be computed, and live, from before it.
+    """
     kind = type(choices)
     places: WeakKeyDictionary[Any, list[int]] = WeakKeyDictionary()
 
@@ -44,7 +48,7 @@ def near(choices: InductorChoices) -> InductorChoices:
     return cast("InductorChoices", made)
 
 
-def ordered(nodes: list[Any], workspace: Workspace) -> list[Any]:
+def in_best_order(nodes: list[Any], workspace: Workspace) -> list[Any]:
     """The kernels of a graph in the order that has the lowest peak of those that are tried.
 
     Args:
@@ -77,8 +81,7 @@ def _orders(nodes: list[Any], scheduler: Any, freeable: Any, outputs: Any) -> li
     place = {node.name: index for index, node in enumerate(V.graph.graph.nodes)}
     spans = {node: _span(node, place) for node in nodes}
     found = [
-        _by_key(nodes, {n: s[0] for n, s in spans.items()}),
-        _by_key(nodes, {n: s[1] for n, s in spans.items()}),
+        *(_by_key(nodes, {n: span[end] for n, span in spans.items()}) for end in (0, 1)),
         topological_sort_lpmf(nodes, freeable, scheduler.name_to_buf, outputs),
         topological_sort_bfs(nodes),
         topological_sort_dfs(nodes),

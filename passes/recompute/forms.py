@@ -44,11 +44,6 @@ class Form:
     results: int | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def reads(self) -> list[fx.Node]:
-        """Nodes among its arguments."""
-        return nodes_in((self.args, dict(self.kwargs)))
-
 
 def rerun_form(joint: JointGraph, node: fx.Node) -> Form | None:
     """The form in which an op may run again, or None where the op itself is used.
@@ -66,12 +61,11 @@ def rerun_form(joint: JointGraph, node: fx.Node) -> Form | None:
     return None if read else form
 
 
-def rerun_reads(joint: JointGraph, node: fx.Node) -> list[str]:
+def rerun_reads(joint: JointGraph, node: fx.Node) -> tuple[str, ...]:
     """Storages that a further run of an op reads, copies in place of overwritten inputs."""
     form = rerun_form(joint, node)
-    read = leaves(node) if form is None else form.reads
-    storages = [joint.storages[a.name] for a in read if a.name in joint.storages]
-    return list(dict.fromkeys(joint.copies.get(name, name) for name in storages))
+    read = leaves(node) if form is None else nodes_in((form.args, dict(form.kwargs)))
+    return joint.storages_of(read, late=True)
 
 
 def _replay(joint: JointGraph, node: fx.Node) -> Form:

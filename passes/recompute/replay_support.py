@@ -12,16 +12,18 @@ Nothing of this runs unless the plan saves its result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from passes.analysis.effects import draws, generator, is_custom
 from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import leaves, mutated_arguments, tensors_in
 from passes.phases import Phase
-from passes.torch_internals import OpOverload
+from passes.torch_internals import copied
 
 __all__ = ["rng_state", "with_replay_support"]
 
@@ -48,80 +50,64 @@ def _state_bytes(device: torch.device) -> int:
     return 16 if device.type == "cuda" else torch.get_rng_state().numel()
 
 
-@dataclass
-class _Insertion:
-    states: dict[str, str] = field(default_factory=dict)
-    copies: dict[str, str] = field(default_factory=dict)
-
-    def state(self, node: fx.Node, device: torch.device) -> None:
-        """Take the generator's state right before a node."""
-        graph = node.graph
-        with graph.inserting_before(node):
-            new = graph.create_node(
-                "call_function",
-                torch.ops.fxremat.rng_state.default,
-                (device, len(self.states)),
-                {},
-                f"{node.name}_rng",
-            )
-        like = tensors_in(node.meta["val"])[0]
-        new.meta["val"] = like.new_empty(_state_bytes(device), dtype=torch.uint8, device="cpu")
-        self.states[node.name] = new.name
-
-    def copy(self, source: fx.Node, before: fx.Node) -> None:
-        """Copy an input right before a node."""
-        graph = source.graph
-        with graph.inserting_before(before):
-            new = graph.create_node(
-                "call_function", aten.clone.default, (source,), {}, f"{source.name}_kept"
-            )
-        new.meta["val"] = source.meta["val"].clone()
-        self.copies[source.name] = new.name
-
-
 def with_replay_support(joint: JointGraph, *, replay: bool) -> JointGraph:
-    """A joint graph with ops that let others run again; its module is changed in place.
+    """A joint graph with ops that let others run again; the one given is left as it is.
 
     Args:
         joint: the joint graph.
         replay: whether random ops may be replayed; Inductor has its own way of doing so.
     """
-    made = _Insertion()
-    for node in joint.nodes if replay else ():
-        device = _replayable(joint, node)
-        if device is not None:
-            made.state(node, device)
-    for source, before in _overwritten(joint):
-        made.copy(source, before)
-    if not made.states and not made.copies:
+    drawing = list(_replayable(joint)) if replay else []
+    overwritten = _overwritten(joint)
+    if not drawing and not overwritten:
         return joint
-    return JointGraph.from_module(
-        joint.module, joint.num_fwd_outputs, states=made.states, copies=made.copies
-    )
+    module = copied(joint.module)
+    named = {n.name: n for n in module.graph.nodes}
+    states, copies = {}, {}
+    for index, (node, device) in enumerate(drawing):
+        like = tensors_in(node.meta["val"])[0]
+        state = like.new_empty(_state_bytes(device), dtype=torch.uint8, device="cpu")
+        target = torch.ops.fxremat.rng_state.default
+        call = _insert(named[node.name], f"{node.name}_rng", target, (device, index), state)
+        states[node.name] = call.name
+    for source, reader in overwritten:
+        value, args = source.meta["val"].clone(), (named[source.name],)
+        name = f"{source.name}_kept"
+        call = _insert(named[reader.name], name, aten.clone.default, args, value)
+        copies[source.name] = call.name
+    return joint.with_support(module, states, copies)
 
 
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
+def _insert(before: fx.Node, name: str, target: Any, args: tuple[Any, ...], value: Any) -> fx.Node:
+    with before.graph.inserting_before(before):
+        new = before.graph.create_node("call_function", target, args, name=name)
+    new.meta["val"] = value
+    return new
 
 
-def _replayable(joint: JointGraph, node: fx.Node) -> torch.device | None:
-    """The device on which a node of the forward draws, if the draw can be replayed."""
-    if joint.roles[node.name] is not Role.OP or joint.phases[node.name] is not Phase.FORWARD:
-        return None
-    if not (draws(node) or is_custom(node)) or generator(node) is not None:
-        return None
-    if not _read_in_forward(joint, node):
-        return None  # the forward draws for the backward alone: what it draws is saved
-    assert isinstance(node.target, OpOverload)  # draws() and is_custom() say no to others
-    if node.target._schema.is_mutable:
-        return None
-    direct = any(isinstance(a, fx.Node) and _is_tensor(a.meta.get("val")) for a in node.args)
+def _replayable(joint: JointGraph) -> Iterator[tuple[fx.Node, torch.device]]:
+    """Ops of the forward that draw and whose draw can be replayed, each with its device."""
+    for node in joint.nodes:
+        if joint.roles[node.name] is not Role.OP or joint.phases[node.name] is not Phase.FORWARD:
+            continue
+        if not (draws(node) or is_custom(node)) or generator(node) is not None:
+            continue
+        if not _read_in_forward(joint, node):
+            continue  # the forward draws for the backward alone: what it draws is saved
+        assert isinstance(node.target, OpOverload)  # draws() and is_custom() say no to others
+        if not node.target._schema.is_mutable and (device := _device(node)) is not None:
+            yield node, device
+
+
+def _device(node: fx.Node) -> torch.device | None:
+    """The device whose default generator a node draws from, if it can be told."""
+    given = [a.meta["val"] for a in leaves(node) if _is_tensor(a)]
+    direct = any(isinstance(a, fx.Node) and _is_tensor(a) for a in node.args)
     if not direct and "device" not in node.kwargs:
         return None  # run_with_rng_state could not tell whose generator is meant
-    tensors = tensors_in(node.meta["val"])
-    devices = {t.device for t in tensors}
-    devices |= {a.meta["val"].device for a in leaves(node) if _is_tensor(a.meta.get("val"))}
-    if not tensors or len(devices) != 1:
+    made = tensors_in(node.meta["val"])
+    devices = {t.device for t in (*made, *given)}
+    if not made or len(devices) != 1:
         return None
     (device,) = devices
     if device.type == "cuda":
@@ -129,21 +115,16 @@ def _replayable(joint: JointGraph, node: fx.Node) -> torch.device | None:
     return device if device.type == "cpu" else None
 
 
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
 def _read_in_forward(joint: JointGraph, node: fx.Node) -> bool:
-    stack, seen = [node], {node}
-    forward = {n.name for n in joint.outputs()[0]}
-    while stack:
-        at = stack.pop()
-        if at.name in forward:
-            return True
-        for user in at.users:
-            if joint.roles[user.name] in (Role.VIEW, Role.ITEM):
-                if user not in seen:
-                    seen.add(user)
-                    stack.append(user)
-            elif joint.phases[user.name] is Phase.FORWARD:
-                return True
-    return False
+    looks = set(joint.looks(node))
+    readers = {user for at in looks for user in at.users} - looks
+    if any(joint.phases[reader.name] is Phase.FORWARD for reader in readers):
+        return True
+    return not looks.isdisjoint(joint.outputs()[0])
 
 
 def _overwritten(joint: JointGraph) -> list[tuple[fx.Node, fx.Node]]:

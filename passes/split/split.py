@@ -1,10 +1,9 @@
 """Split a joint graph into forward and backward along a schedule.
 
-The rewriting happens on the joint graph itself: :func:`replay_schedule` writes a new joint graph
-whose backward is a literal replay of the schedule, with recomputed ops as nodes of their own, so
-that every read already goes to the copy it will really read. Only then torch's own extraction cuts
-that graph at the saved nodes; it knows the order of outputs and inputs that AOTAutograd expects,
-and nothing it drops is still needed.
+First a new joint graph is written whose backward is a literal replay of the schedule, with
+recomputed ops as nodes of their own, so that every read already goes to the copy it will really
+read. Only then torch's own extraction cuts that graph at the saved nodes; it knows the order of
+outputs and inputs that AOTAutograd expects, and nothing it drops is still needed.
 
 Rules of the replay:
 
@@ -17,9 +16,10 @@ Rules of the replay:
 
 from __future__ import annotations
 
-import copy
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from torch import fx
@@ -29,9 +29,9 @@ from passes.errors import RewriteError
 from passes.node_utils import flat_outputs, leaves
 from passes.phases import Phase
 from passes.recompute.forms import Form, rerun_form
-from passes.torch_internals import extract_modules, graph_module, is_opaque
+from passes.torch_internals import extract_modules, graph_module, is_opaque_node
 
-__all__ = ["Split", "replay_schedule", "split"]
+__all__ = ["Split", "split"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,15 @@ def split(joint: JointGraph, schedule: Sequence[str], forward: Sequence[str]) ->
         RewriteError: for a name that is no op of this graph, a backward op that is missing or out
             of order, or a value that is read before it exists.
     """
-    return replay_schedule(joint, schedule, forward).cut()
+    _check(joint, schedule, forward)
+    state = _Replay(joint)
+    _emit_inputs(state)
+    _emit_forward(state, [joint.named[name] for name in forward])
+    for name in schedule:
+        if joint.roles[name] is Role.OP:
+            state.run(joint.named[name])
+    _emit_output(state)
+    return state.cut()
 
 
 @dataclass
@@ -84,10 +92,8 @@ class _Replay:
 
     def cut(self) -> Split:
         """Cut the finished joint graph into its halves."""
-        module = graph_module(self.joint.module, self.graph)
-        module.meta.update(self.joint.module.meta)
         forward, backward = extract_modules(
-            module,
+            graph_module(self.joint.module, self.graph),
             tuple(self.saved.values()),
             tuple(self.sizes.values()),
             tuple(self.objects.values()),
@@ -100,69 +106,57 @@ class _Replay:
         saved = tuple(name for name in taken if name in self.saved)
         return Split(forward, backward, saved, again)
 
-    # Emission. A node's side is pinned in the copy's own meta, so that the extraction neither runs
-    # a random op of the forward again in the backward nor drags a recompute into the forward.
+    # Emission. A node's half is pinned in the copy's own meta, so that the extraction neither runs
+    # a random op of the forward again in the backward nor drags a recompute into the forward. What
+    # torch's partitioner would read of "recompute" there has been obeyed by the rules.
 
     def emit_forward(self, node: fx.Node) -> None:
         """Emit a node into the forward."""
-        new = self._emit(node, lambda a: self.forward[a.name], node.name)
+        new = self.graph.node_copy(node, lambda a: self.forward[a.name])
+        new.meta.pop("recompute", None)
         if self.joint.roles[node.name] is not Role.SIZE:
             new.meta["partitioner_tag"] = "must_be_in_forward"
         self.forward[node.name] = new
 
-    def emit_backward(self, node: fx.Node, read: Callable[[fx.Node], fx.Node]) -> None:
+    def emit_backward(self, node: fx.Node, form: Form | None = None) -> None:
         """Emit a node into the backward; one that ran before gets a name of its own."""
-        again = node.name in self.forward or node.name in self.backward
-        new = self._emit(node, read, f"{node.name}_again" if again else node.name)
-        new.meta["partitioner_tag"] = "must_be_in_backward"
+        again = self.has_made(node.name)
+        form = form or Form(node.target, node.args, kwargs=node.kwargs)
+        args, kwargs = fx.map_arg((form.args, dict(form.kwargs)), self.read)
+        name = f"{node.name}_again" if again else node.name
+        new = self.graph.create_node(node.op, form.target, args, kwargs, name, node.type)
+        new.meta = {**node.meta, "partitioner_tag": "must_be_in_backward"}
+        new.meta.pop("recompute", None)
+        if form.results is not None:
+            new.meta["val"] = node.meta["val"][: form.results]
         if again and self.joint.roles[node.name] is Role.OP:
             self.recomputed[new.name] = node.name
         self.backward[node.name] = new
 
-    def _emit(self, node: fx.Node, read: Callable[[fx.Node], fx.Node], name: str) -> fx.Node:
-        args, kwargs = fx.map_arg(node.args, read), fx.map_arg(node.kwargs, read)
-        new = self.graph.create_node(node.op, node.target, args, kwargs, name, node.type)
-        new.meta = copy.copy(node.meta)
-        # The plan decides; what torch's partitioner would read here has been obeyed by the rules.
-        new.meta.pop("recompute", None)
-        return new
-
     def run(self, node: fx.Node) -> None:
         """Emit one op of the schedule and take its tuple apart."""
         form = rerun_form(self.joint, node) if node.name in self.forward else None
-        if form is None:
-            self.emit_backward(node, self.read)
-        else:
-            self._rerun(node, form)
+        self.emit_backward(node, form)
         for made in self.joint.makes(node):
             self.version[made] = self.version.get(made, 0) + 1
         for item in self.joint.items(node):
             index: Any = item.args[1]
             if form is None or form.results is None or index < form.results:
-                self.emit_backward(item, lambda a: self.backward[a.name])
-        for size in _sizes_after(self.joint, node, self._made):
+                self.emit_backward(item)
+        for size in _sizes_after(self.joint, node, self.has_made):
             self.read(size)
 
-    def _made(self, name: str) -> bool:
+    def has_made(self, name: str) -> bool:
+        """Whether a node stands in either half already."""
         return name in self.forward or name in self.backward
-
-    def _rerun(self, node: fx.Node, form: Form) -> None:
-        args, kwargs = fx.map_arg((form.args, dict(form.kwargs)), self.read)
-        name = f"{node.name}_again"
-        new = self.graph.create_node("call_function", form.target, args, kwargs, name)
-        new.meta = copy.copy(node.meta)
-        new.meta.pop("recompute", None)
-        if form.results is not None:
-            new.meta["val"] = node.meta["val"][: form.results]
-        new.meta["partitioner_tag"] = "must_be_in_backward"
-        self.recomputed[new.name] = node.name
-        self.backward[node.name] = new
 
     def read(self, node: fx.Node) -> fx.Node:
         """The node of the new backward that stands for a node read by it."""
         role, side = self.joint.roles[node.name], self.joint.phases[node.name]
         if role is Role.SIZE and side is not Phase.BACKWARD:
-            return self._size(node)
+            if node.name not in self.forward:  # a size of an op that only the backward runs
+                return self._view(node)
+            return self.sizes.setdefault(node.name, self.forward[node.name])
         if node.op in ("placeholder", "get_attr"):
             return self._placeholder(node)
         if role in (Role.VIEW, Role.SIZE):
@@ -181,7 +175,7 @@ class _Replay:
         mine = self.joint.phases[node.name] is not Phase.BACKWARD and node.op == "placeholder"
         if mine and self.joint.roles[node.name] is Role.INPUT:
             self.saved[node.name] = new
-        elif mine and is_opaque(node):
+        elif mine and is_opaque_node(node):
             self.objects[node.name] = new  # the mesh of a DTensor, part of its gradient
         return new
 
@@ -192,14 +186,7 @@ class _Replay:
                 "the plan belongs to another graph",
                 name,
             )
-        self.saved[name] = self.forward[name]
-        return self.forward[name]
-
-    def _size(self, node: fx.Node) -> fx.Node:
-        if node.name not in self.forward:  # a size of an op that only the backward runs
-            return self._view(node)
-        self.sizes[node.name] = self.forward[node.name]
-        return self.forward[node.name]
+        return self.saved.setdefault(name, self.forward[name])
 
     def _view(self, node: fx.Node) -> fx.Node:
         own = self.joint.storages.get(node.name)
@@ -207,63 +194,40 @@ class _Replay:
         stamp = sum(self.version.get(s, 0) for s in read)
         stale = self.seen.get(node.name) != stamp and self.joint.roles[node.name] is not Role.SIZE
         if node.name not in self.backward or stale:
-            self.emit_backward(node, self.read)
+            self.emit_backward(node)
             self.seen[node.name] = stamp
         return self.backward[node.name]
 
 
-def replay_schedule(joint: JointGraph, schedule: Sequence[str], forward: Sequence[str]) -> _Replay:
-    """Write the joint graph whose backward is the schedule; see the module docstring."""
-    by_name = {n.name: n for n in joint.nodes}
-    _check(joint, schedule, forward, by_name)
-    state = _Replay(joint)
-    _emit_inputs(state)
-    _emit_forward(state, [by_name[name] for name in forward])
-    for name in schedule:
-        if joint.roles[name] is Role.OP:
-            state.run(by_name[name])
-    _emit_output(state)
-    return state
-
-
-def _check(
-    joint: JointGraph,
-    schedule: Sequence[str],
-    forward: Sequence[str],
-    by_name: dict[str, fx.Node],
-) -> None:
+def _check(joint: JointGraph, schedule: Sequence[str], forward: Sequence[str]) -> None:
     for name in (*schedule, *forward):
-        if name not in by_name or joint.roles[name] not in (Role.OP, Role.OUTPUT):
+        if name not in joint.named or joint.roles[name] not in (Role.OP, Role.OUTPUT):
             raise RewriteError("the plan names it, but this graph has no such op", name)
     _check_order(joint, schedule, Phase.BACKWARD, "the schedule")
     _check_order(joint, forward, Phase.FORWARD, "the forward")
-    seen: set[str] = set()
-    for name in forward:
+    for name, count in Counter(forward).items():
         if joint.phases[name] is Phase.BACKWARD:
             raise RewriteError("the forward names it, but it needs the tangents", name)
-        if name in seen:
+        if count > 1:
             raise RewriteError("the forward may run it once only", name)
-        seen.add(name)
 
 
 def _check_order(joint: JointGraph, names: Sequence[str], phase: Phase, who: str) -> None:
     ops = (n.name for n in joint.nodes if joint.roles[n.name] in (Role.OP, Role.OUTPUT))
     expected = [name for name in ops if joint.phases[name] is phase]
     given = [name for name in names if joint.phases[name] is phase]
-    for index in range(max(len(expected), len(given))):
-        if expected[index : index + 1] != given[index : index + 1]:
-            wrong = (expected if index < len(expected) else given)[index]
+    for mine, theirs in zip_longest(expected, given):
+        if mine != theirs:
             raise RewriteError(
-                f"{who} must run every {phase} op of the graph once, in the graph's order", wrong
+                f"{who} must run every {phase} op of the graph once, in the graph's order",
+                mine or theirs,
             )
 
 
 def _emit_inputs(state: _Replay) -> None:
     for kind in ("placeholder", "get_attr"):
         for node in state.joint.module.graph.find_nodes(op=kind):
-            new = state.graph.create_node(kind, node.target, node.args, {}, node.name, node.type)
-            new.meta = node.meta
-            state.forward[node.name] = new
+            state.forward[node.name] = state.graph.node_copy(node)
 
 
 def _emit_forward(state: _Replay, ops: list[fx.Node]) -> None:
@@ -278,9 +242,9 @@ def _emit_forward(state: _Replay, ops: list[fx.Node]) -> None:
         while stack:
             top = stack[-1]
             missing = [a for a in leaves(top) if a.name not in state.forward]
-            if missing and not _glue(joint, missing):
-                bad = next(a for a in missing if joint.roles[a.name] in (Role.OP, Role.ITEM))
-                raise RewriteError("the forward reads it before any op has made it", bad.name)
+            for node in missing:
+                if joint.roles[node.name] in (Role.OP, Role.ITEM):
+                    raise RewriteError("the forward reads it before any op has made it", node.name)
             stack.extend(missing)
             if not missing:
                 stack.pop()
@@ -321,18 +285,9 @@ def _sizes_after(joint: JointGraph, op: fx.Node, made: Callable[[str], bool]) ->
                     yield user
 
 
-def _glue(joint: JointGraph, nodes: list[fx.Node]) -> bool:
-    return all(joint.roles[n.name] not in (Role.OP, Role.ITEM) for n in nodes)
-
-
 def _emit_output(state: _Replay) -> None:
-    (output,) = state.joint.module.graph.find_nodes(op="output")
-    cut = state.joint.num_fwd_outputs
-    flat: list[Any] = []
-    for index, value in enumerate(flat_outputs(state.joint.module.graph)):
-        if not isinstance(value, fx.Node):
-            flat.append(value)
-        else:
-            flat.append(state.forward[value.name] if index < cut else state.read(value))
-    new = state.graph.output(tuple(flat))
-    new.meta = copy.copy(output.meta)
+    graph, cut = state.joint.module.graph, state.joint.num_fwd_outputs
+    flat = flat_outputs(graph)
+    forward = fx.map_arg(flat[:cut], lambda a: state.forward[a.name])
+    new = state.graph.output((*forward, *fx.map_arg(flat[cut:], state.read)))
+    new.meta = dict(graph.output_node().meta)

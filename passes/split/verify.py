@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
-import torch
 from torch import fx
+from torch.types import py_sym_types
 
 from passes.analysis.effects import happens_once
 from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import flat_outputs, mutated_arguments
 from passes.phases import Phase
+from passes.printer import type_text
 from passes.split.split import Split
-from passes.torch_internals import is_backward_state, is_opaque
+from passes.torch_internals import is_backward_state, is_opaque_node
 
 __all__ = ["verify"]
 
@@ -41,27 +43,23 @@ def verify(joint: JointGraph, split: Split) -> None:
             module.graph.lint()
         except RuntimeError as error:
             raise AssertionError(f"no valid graph: {error}") from error
-    _check_inputs(joint, split)
+    inputs: dict[bool, list[fx.Node]] = {True: [], False: []}  # of the backward, of the forward
+    for node in joint.module.graph.find_nodes(op="placeholder"):
+        inputs[joint.phases[node.name] is Phase.BACKWARD].append(node)
+    state = filter(is_backward_state, joint.nodes)  # what hooks of gradients are kept in
+    taken = split.forward.graph.find_nodes(op="placeholder")
+    _same_names(taken, inputs[False], "{}: the forward's input, where the joint graph has {}")
     handed = _check_outputs(joint, split)
-    _check_hand_over(joint, split, handed)
+    _check_hand_over(split, handed, [*inputs[True], *state])
     _check_saved(joint, split)
     _check_recomputed(joint, split)
     _check_effects(joint, split)
-
-
-def _check_inputs(joint: JointGraph, split: Split) -> None:
-    given = [n.name for n in joint.nodes if n.op == "placeholder" and _of_forward(joint, n.name)]
-    taken = [n.name for n in split.forward.graph.find_nodes(op="placeholder")]
-    for name, other in _differing(taken, given):
-        raise AssertionError(f"{name}: the forward's input, where the joint graph has {other}")
 
 
 def _check_outputs(joint: JointGraph, split: Split) -> list[fx.Node]:
     """Compare what the halves return with the joint graph's outputs; return what is handed on."""
     cut = joint.num_fwd_outputs
     expected, forward = flat_outputs(joint.module.graph), flat_outputs(split.forward.graph)
-    if len(forward) < cut:
-        raise AssertionError(f"output: the forward returns {len(forward)} values of {cut}")
     _compare("forward", forward[:cut], expected[:cut])
     _compare("backward", flat_outputs(split.backward.graph), expected[cut:])
     for value in forward[cut:]:
@@ -74,38 +72,33 @@ def _compare(half: str, got: Sequence[Any], want: Sequence[Any]) -> None:
     if len(got) != len(want):
         raise AssertionError(f"output: the {half} returns {len(got)} values, not {len(want)}")
     for index, (mine, theirs) in enumerate(zip(got, want, strict=True)):
-        if _kind(mine) != _kind(theirs):
-            name = theirs.name if isinstance(theirs, fx.Node) else mine
+        if _type(mine) != _type(theirs):
             raise AssertionError(
-                f"{name}: output {index} of the {half} is {_kind(mine)}, "
-                f"in the joint graph {_kind(theirs)}"
+                f"{getattr(theirs, 'name', mine)}: output {index} of the {half} is {_type(mine)}, "
+                f"in the joint graph {_type(theirs)}"
             )
 
 
-def _check_hand_over(joint: JointGraph, split: Split, handed: list[fx.Node]) -> None:
+def _check_hand_over(split: Split, handed: list[fx.Node], own: list[fx.Node]) -> None:
     """The backward takes sizes, tensors, objects, tangents; the forward gives sizes last."""
     for name, count in Counter(n.name for n in handed).items():
         if count > 1:
             raise AssertionError(f"{name}: handed to the backward {count} times")
-    sizes = [n for n in handed if _is_size(n)]
-    objects = [n for n in handed if is_opaque(n)]
-    tensors = [n for n in handed if not _is_size(n) and not is_opaque(n)]
+    sizes = [n for n in handed if isinstance(n.meta.get("val"), py_sym_types)]
+    objects = [n for n in handed if is_opaque_node(n)]
+    tensors = [n for n in handed if n not in {*sizes, *objects}]
     if handed != [*tensors, *objects, *sizes]:
         first = (objects or sizes)[0].name
         raise AssertionError(f"{first}: an object or a size is handed on before a tensor")
-    own = [n for n in joint.nodes if n.op == "placeholder" and not _of_forward(joint, n.name)]
-    state = [n for n in joint.nodes if is_backward_state(n)]  # what hooks of gradients are kept in
-    given = [*sizes, *tensors, *objects, *own, *state]
+    given = [*sizes, *tensors, *objects, *own]
     taken = split.backward.graph.find_nodes(op="placeholder")
-    for name, other in _differing([n.name for n in taken], [n.name for n in given]):
-        raise AssertionError(f"{name}: the backward's input, where {other} is handed to it")
+    _same_names(taken, given, "{}: the backward's input, where {} is handed to it")
     for mine, theirs in zip(taken, given, strict=True):
-        if _kind(mine) != _kind(theirs):
+        if _type(mine) != _type(theirs):
             raise AssertionError(
-                f"{mine.name}: handed on as {_kind(theirs)}, taken as {_kind(mine)}"
+                f"{mine.name}: handed on as {_type(theirs)}, taken as {_type(mine)}"
             )
-    for name, other in _differing([n.name for n in tensors], split.saved):
-        raise AssertionError(f"{name}: handed to the backward, where the split lists {other}")
+    _same_names(tensors, split.saved, "{}: handed to the backward, where the split lists {}")
 
 
 def _check_saved(joint: JointGraph, split: Split) -> None:
@@ -157,28 +150,14 @@ def _check_effects(joint: JointGraph, split: Split) -> None:
             )
 
 
-def _of_forward(joint: JointGraph, name: str) -> bool:
-    return joint.phases[name] is not Phase.BACKWARD
-
-
-def _is_size(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
-
-
-def _kind(value: object) -> str:
+def _type(value: object) -> str:
     """What a node holds, as text: comparing symbolic sizes themselves would add guards."""
-    if not isinstance(value, fx.Node):
-        return repr(value)
-    held = value.meta.get("val")
-    if isinstance(held, torch.Tensor):
-        return f"{held.dtype} {list(held.shape)}"
-    return f"{type(held).__name__} {held}"
+    return type_text(value.meta.get("val")) if isinstance(value, fx.Node) else repr(value)
 
 
-def _differing(mine: Sequence[str], theirs: Sequence[str]) -> list[tuple[str, str]]:
-    """The first position at which two lists of names differ, with "nothing" past an end."""
-    for index in range(max(len(mine), len(theirs))):
-        pair = ["nothing" if index >= len(names) else names[index] for names in (mine, theirs)]
-        if pair[0] != pair[1]:
-            return [(pair[0], pair[1])]
-    return []
+def _same_names(mine: Sequence[fx.Node], theirs: Sequence[fx.Node | str], fault: str) -> None:
+    """Compare two lists by name; past the end of one stands "nothing"."""
+    for pair in zip_longest(mine, theirs, fillvalue="nothing"):
+        one, other = (getattr(value, "name", value) for value in pair)
+        if one != other:
+            raise AssertionError(fault.format(one, other))

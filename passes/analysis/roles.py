@@ -1,13 +1,15 @@
-"""What a node is to the pass, and whose storage its tensor lives in."""
+"""The role of every node of a joint graph, and whose storage its tensor lives in."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
 import torch
 from torch import fx
+from torch.types import py_sym_types
 
 from passes.node_utils import mutated_arguments, tensors_in
 from passes.torch_internals import impure, only_views, storage_key
@@ -58,7 +60,7 @@ def _role(node: fx.Node, value: Any, roles: dict[str, Role], owner: dict[int, st
         return Role.INPUT if isinstance(value, torch.Tensor) else Role.CONSTANT
     if node.op == "output":
         return Role.OUTPUT
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+    if isinstance(value, py_sym_types):
         return Role.SIZE
     tensors = tensors_in(value)
     if mutated_arguments(node) or not tensors:
@@ -73,13 +75,13 @@ def _role(node: fx.Node, value: Any, roles: dict[str, Role], owner: dict[int, st
 
 
 def _spare(node: fx.Node, value: Any, owner: dict[int, str]) -> tuple[torch.Tensor, ...]:
-    taken: set[int] = set()
-    stack = [node]
-    while stack:
-        for user in stack.pop().users:
-            if user.target is operator.getitem:
-                stack.append(user)
-                got = user.meta.get("val")
-                if isinstance(got, torch.Tensor):
-                    taken.add(storage_key(got))
+    taken = {storage_key(item.meta["val"]) for item in _tensor_items(node)}
     return tuple(t for t in tensors_in(value) if storage_key(t) not in taken | owner.keys())
+
+
+def _tensor_items(node: fx.Node) -> Iterator[fx.Node]:
+    """Tensors taken out of what a node yields, out of tuples in tuples as well."""
+    for user in node.users:
+        if user.target is operator.getitem:
+            tensor = isinstance(user.meta.get("val"), torch.Tensor)
+            yield from [user] if tensor else _tensor_items(user)

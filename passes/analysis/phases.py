@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import fx
 
 from passes.analysis.effects import communicates, is_custom, keeps_input
-from passes.analysis.node_kind import Role
-from passes.node_utils import flat_outputs, mutated_arguments
+from passes.analysis.roles import Role
+from passes.node_utils import flat_outputs, mutated_arguments, nodes_in
 from passes.phases import Phase
 from passes.torch_internals import impure
 
@@ -18,25 +18,16 @@ def phases_of(
     num_fwd_outputs: int,
     roles: dict[str, Role],
     storages: dict[str, str],
-    support: set[str],
 ) -> dict[str, Phase]:
-    """The phase of every node, by name.
-
-    Args:
-        graph: the joint graph.
-        num_fwd_outputs: how many of its outputs are the forward's.
-        roles: the role of every node.
-        storages: the storage that a node's tensor lives in.
-        support: nodes that serve further runs of others alone.
-    """
+    """The phase of every node of a joint graph, by name."""
     phases: dict[str, Phase] = {}
     late = False  # whether the backward has begun; autograd.Functions leave their ops untagged
     for node in graph.nodes:
         tag = node.meta.get("partitioner_tag")
         late = late or (node.op == "call_function" and tag == "is_backward")
-        sly = node.op == "call_function" and (_acts(node) or is_custom(node))
-        mine = late and tag in (None, "is_backward") and sly
-        backward = mine or _from_backward(node, phases, roles)
+        may_act = node.op == "call_function" and (_acts(node) or is_custom(node))
+        backward = late and may_act and tag in (None, "is_backward")
+        backward = backward or _from_backward(node, phases)
         phases[node.name] = Phase.BACKWARD if backward else Phase.DEFERRABLE
     written = {
         storages[a.name]
@@ -51,8 +42,7 @@ def phases_of(
         read = any(storages.get(a.name) in written for a in node.all_input_nodes)
         return op and (read or keeps_input(node))
 
-    roots = [n for n in flat_outputs(graph)[:num_fwd_outputs] if isinstance(n, fx.Node)]
-    phases.update(dict.fromkeys(support, Phase.REPLAY_SUPPORT))
+    roots = nodes_in(flat_outputs(graph)[:num_fwd_outputs])
     for node in graph.nodes:
         once = node.op == "call_function" and (_acts(node) or reads_old(node))
         if phases[node.name] is Phase.DEFERRABLE and (node.op == "placeholder" or once):
@@ -70,14 +60,11 @@ def _acts(node: fx.Node) -> bool:
     return impure(node) or communicates(node)
 
 
-def _from_backward(node: fx.Node, phases: dict[str, Phase], roles: dict[str, Role]) -> bool:
-    if node.op == "output":
-        return True
+def _from_backward(node: fx.Node, phases: dict[str, Phase]) -> bool:
     if node.op == "placeholder":
-        name = str(node.target)
-        return "tangents" in name or "bwd_seed" in name or "bwd_base_offset" in name
+        return any(w in str(node.target) for w in ("tangents", "bwd_seed", "bwd_base_offset"))
     tag = node.meta.get("partitioner_tag")
-    if tag == "must_be_in_backward":
+    if node.op == "output" or tag == "must_be_in_backward":
         return True
     if tag == "must_be_in_forward":
         return False

@@ -236,11 +236,11 @@ def placed(*calls: str, forward: str) -> list[str]:
     ],
     ids=["first", "last", "chain", "both", "inputs alone", "inputs, then another"],
 )
-def test_either_ops_stand_after_their_last_input(calls: list[str], order: list[str]) -> None:
+def test_deferrable_ops_stand_after_their_last_input(calls: list[str], order: list[str]) -> None:
     assert placed(*calls, forward="b") == order
 
 
-def test_either_ops_without_a_forward() -> None:
+def test_deferrable_ops_without_a_forward() -> None:
     assert placed("e x", "m g e", forward="x") == ["e"]
 
 

@@ -53,7 +53,7 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest() -> None:
 
 
 def test_a_device_that_is_not_here_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "_has_cuda", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(OptionError, match=r"'cuda' cannot be measured .* name a profile"):
         profile(None, "cuda")
 
