@@ -8,6 +8,7 @@ from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.exact.solve import solve_several, solve_single
 from fxremat.solver.flat import Table
+from fxremat.solver.peak import PeakSolver
 from fxremat.solver.schedule.moves import legal, prune
 from fxremat.solver.schedule.state import State
 from fxremat.solver.seeds.cuts import baseline
@@ -81,3 +82,19 @@ def test_every_schedule_is_a_plan_unless_it_saves_what_may_not_be(problem: Probl
             line = replay(problem, state.schedule())
             assert line.peak == state.peak
             assert abs(line.recompute_seconds - state.cost) < 1e-9
+
+
+def test_stages_may_make_more_than_any_limit_holds() -> None:
+    """Every two ops are a stage that makes 200,000 bytes; one value is there at a time: 100,008."""
+    draft = Draft().value("x", 0, kind=Kind.INPUT).value("t", 4, kind=Kind.TANGENT)
+    for i in range(8):
+        draft.value(f"v{i}", 100_000, unsaveable="opaque").op(f"v{i} = f{i} x", 1.0)
+    last = "t"
+    for i in reversed(range(8)):
+        draft.value(f"g{i}", 4).op(f"g{i} = b{i} {last} v{i}", 1.0, Phase.BACKWARD)
+        last = f"g{i}"
+    problem = draft.op(f"= output {last}", 0.0, Phase.BACKWARD).done()
+    assert replay(problem, baseline(problem)).peak == 100_008 + 4
+    point = PeakSolver(problem).solve(100_012)
+    assert point is not None
+    assert made(problem, 100_012) is None

@@ -166,7 +166,7 @@ def _less(costs: Costs, levels: int) -> Costs:
     if levels <= 0:
         return costs.copy()
     shifted = np.full_like(costs, np.inf)
-    shifted[levels:] = costs[: len(costs) - levels]
+    shifted[levels:] = costs[: max(0, len(costs) - levels)]
     return shifted
 
 
