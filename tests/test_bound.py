@@ -11,7 +11,7 @@ from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.bounds.closure import BOUNDARY, moment
 from fxremat.solver.bounds.time import TimeBound
-from fxremat.solver.flat import Table
+from fxremat.solver.flat import FlatProblem
 from fxremat.solver.schedule.state import State
 from fxremat.solver.seeds.cuts import baseline
 from tests import problems
@@ -23,13 +23,13 @@ from tests.test_state import RANDOM, legal
 
 def bounds(problem: Problem) -> TimeBound:
     """Bounds with every moment of the backward among the candidates."""
-    table = Table.of(problem)
-    return TimeBound(problem, table, State(table, baseline(problem)).at_backward())
+    flat = FlatProblem.of(problem)
+    return TimeBound(problem, flat, State(flat, baseline(problem)).at_backward())
 
 
 def every_moment(problem: Problem, limit: int) -> float:
-    table = Table.of(problem)
-    made = TimeBound(problem, table, table.local)
+    flat = FlatProblem.of(problem)
+    made = TimeBound(problem, flat, flat.op_floor)
     made._moments = [BOUNDARY, *range(len(problem.backward))]
     return made.at(limit).seconds
 
@@ -117,9 +117,9 @@ def test_what_may_not_be_recomputed_must_fit() -> None:
 
 def test_a_moment_counts_what_is_read_there_among_its_base() -> None:
     problem = problems.chain()
-    table = Table.of(problem)
+    flat = FlatProblem.of(problem)
     names = [v.name for v in problem.values]
-    at = moment(problem, table, 1)
+    at = moment(problem, flat, 1)
     assert at.base == 4 + 8 + 4 + 4
     assert at.nbytes[names.index("a")] == 8
     assert at.nbytes[names.index("b")] == 0

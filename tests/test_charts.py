@@ -106,7 +106,7 @@ def test_bands_add_up_to_the_levels(most: int) -> None:
     line = Explainer(half()).occupancy
     bands = thinned(line, most)
     assert len(bands.positions) <= max(most, 2)
-    assert line.peak in bands.positions or max(line.levels[p] for p in bands.positions) == max(
+    assert line.peak_position in bands.positions or max(line.levels[p] for p in bands.positions) == max(
         line.levels
     )
     for i, position in enumerate(bands.positions):

@@ -88,7 +88,7 @@ def just_in_time(problem: Problem, stages: Stages, saved: set[int]) -> list[set[
         before = set(done)
         stack = [problem.backward[k]]
         while stack:
-            for value in stages.table.reads[stack.pop()]:
+            for value in stages.flat.reads[stack.pop()]:
                 op = problem.producer[value]
                 if value in saved or op in done:
                     continue
@@ -104,7 +104,7 @@ def single_class(problem: Problem) -> Iterator[Timeline]:
     """Every schedule of the single class, enumerated by what it saves."""
     stages = Stages(problem)
     free = {v for v, yes in enumerate(stages.free) if yes}
-    made = [v for v, p in enumerate(problem.producer) if p in stages.table.problem.forward]
+    made = [v for v, p in enumerate(problem.producer) if p in stages.flat.problem.forward]
     may = [v for v in made if not problem.values[v].unsaveable and v not in free]
     for saved in subsets(may):
         runs = just_in_time(problem, stages, saved | free)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.exact.solve import solve_several, solve_single
-from fxremat.solver.flat import Table
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.flat import FlatProblem
+from fxremat.solver.peak_solver import PeakSolver
 from fxremat.solver.schedule.moves import legal, prune
 from fxremat.solver.schedule.state import State
 from fxremat.solver.seeds.cuts import baseline
@@ -36,14 +36,14 @@ def chain(layers: int) -> Problem:
 
 def made(problem: Problem, limit: int) -> State | None:
     """What the dynamic program makes of a limit, without runs that nothing reads."""
-    table = Table.of(problem)
-    first = State(table, baseline(problem))
-    schedule = Rotor(problem, table, first.peak).schedule(limit)
+    flat = FlatProblem.of(problem)
+    first = State(flat, baseline(problem))
+    schedule = Rotor(problem, flat, first.peak).schedule(limit)
     if schedule is None:
         return None
-    state = State(table, schedule)
+    state = State(flat, schedule)
     prune(state)
-    return State(table, state.schedule())
+    return State(flat, state.schedule())
 
 
 def test_a_plain_chain_is_run_as_well_as_can_be() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 import fxremat.solver.seeds.mwu as priced
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Problem
-from fxremat.solver.flat import Table
+from fxremat.solver.flat import FlatProblem
 from fxremat.solver.mincut.cutter import Cutter
 from fxremat.solver.schedule.state import State
 from fxremat.solver.seeds.cuts import baseline, cuts
@@ -15,10 +15,10 @@ from tests.strategies import problems
 
 
 def starts(problem: Problem, limit: int) -> tuple[list[list[int]], list[State]]:
-    table, cutter = Table.of(problem), Cutter(problem)
-    start = State(table, baseline(problem))
-    over_time = list(priced.priced_cuts(problem, table, cutter, start, limit))
-    return list(cuts(problem, table, cutter)), over_time
+    flat, cutter = FlatProblem.of(problem), Cutter(problem)
+    start = State(flat, baseline(problem))
+    over_time = list(priced.priced_cuts(problem, flat, cutter, start, limit))
+    return list(cuts(problem, flat, cutter)), over_time
 
 
 @settings(max_examples=40)

@@ -14,12 +14,12 @@ from fxremat.frontend.analyze import Prepared, fingerprint
 from fxremat.planning.strategies import COMPARED, strategy
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan, SavedValue
-from fxremat.problem.fused_values import fresh
+from fxremat.problem.fused_values import recompute_fused_values
 from fxremat.problem.provenance import Detail
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Phase, Problem
 from fxremat.solver.pareto import Point
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 __all__ = ["Planner", "planner_of", "reader_of"]
 
@@ -70,7 +70,7 @@ class Planner:
             complete: no time limit stopped the search; the solver knows by default.
         """
         problem = self.detail.problem
-        schedule = fresh(problem, point.schedule)
+        schedule = recompute_fused_values(problem, point.schedule)
         timeline = replay(problem, schedule)
         names = [op.name for op in problem.ops]
         return Plan(

@@ -40,18 +40,18 @@ class Single(Formulation):
         for v in range(len(self.problem.values)):
             self._save(v)
         for op in self._when:
-            seconds = self.table.seconds[op] * scale
+            seconds = self.flat.seconds[op] * scale
             spare = ONE if op in self.problem.needed else ZERO
             self.model.charge((self._later[op][0] + self.hoisted(op) - spare) * seconds)
 
     def _add(self, op: int) -> None:
         """The variables of an op; those of the ops that read it are there."""
         stages = self.stages
-        outputs = [v for v in self.table.makes[op] if not stages.free[v]]
+        outputs = [v for v in self.flat.makes[op] if not stages.free[v]]
         first = min((d[0] for v in outputs if (d := stages.direct[v])), default=len(stages.ends))
         when = [k for k in stages.need(op, self._when) if k <= first]
         self._when[op] = when
-        late = [self._hoist(v) for v in self.table.makes[op]]
+        late = [self._hoist(v) for v in self.flat.makes[op]]
         deferrable = self.problem.ops[op].phase is Phase.DEFERRABLE
         start = ONE if deferrable and all(e.is_zero for e in late) else self.model.binary()
         if not when:
@@ -122,7 +122,7 @@ class Single(Formulation):
     def _tight(self, value: int, found: list[Linear]) -> Linear:
         """The largest of these; one alone is not negative if the op runs for its reader only."""
         maker = self.problem.producer[value]
-        alone = len(self.table.makes[maker]) == 1
+        alone = len(self.flat.makes[maker]) == 1
         if len(found) == 1 and alone and not self.stages.free[value]:
             return found[0]
         return self.model.most(found)
