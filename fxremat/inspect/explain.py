@@ -282,10 +282,9 @@ class Explainer:
         op = self.problem.ops[line.ops[line.peak_position]].name if line.ops else "nothing"
         half = "forward" if line.peak_position < line.boundary else "backward"
         lines = [f"peak       {self._within} in the {half}, while {op} runs"]
-        if line.ops and line.workspace[line.peak_position]:
-            lines.append(
-                f"           {format_bytes(line.workspace[line.peak_position])} of it is workspace"
-            )
+        workspace = line.workspace[line.peak_position] if line.ops else 0
+        if workspace:
+            lines.append(f"           {format_bytes(workspace)} of it is workspace")
         lines.append(f"worth      {self.worth()}")
         lines.append("largest at the peak:")
         for one in self.at_peak():
