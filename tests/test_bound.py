@@ -24,12 +24,12 @@ from tests.test_state import RANDOM, legal
 def bounds(problem: Problem) -> TimeBound:
     """Bounds with every moment of the backward among the candidates."""
     flat = FlatProblem.of(problem)
-    return TimeBound(problem, flat, State(flat, baseline(problem)).at_backward())
+    return TimeBound(flat, State(flat, baseline(problem)).at_backward())
 
 
 def every_moment(problem: Problem, limit: int) -> float:
     flat = FlatProblem.of(problem)
-    made = TimeBound(problem, flat, flat.op_floor)
+    made = TimeBound(flat, flat.op_floor)
     made._moments = [BOUNDARY, *range(len(problem.backward))]
     return made.at(limit).seconds
 
@@ -119,7 +119,7 @@ def test_a_moment_counts_what_is_read_there_among_its_base() -> None:
     problem = problems.chain()
     flat = FlatProblem.of(problem)
     names = [v.name for v in problem.values]
-    at = moment(problem, flat, 1)
+    at = moment(flat, 1)
     assert at.base == 4 + 8 + 4 + 4
     assert at.nbytes[names.index("a")] == 8
     assert at.nbytes[names.index("b")] == 0

@@ -38,7 +38,7 @@ def made(problem: Problem, limit: int) -> State | None:
     """What the dynamic program makes of a limit, without runs that nothing reads."""
     flat = FlatProblem.of(problem)
     first = State(flat, baseline(problem))
-    schedule = Rotor(problem, flat, first.peak).schedule(limit)
+    schedule = Rotor(flat, first.peak).schedule(limit)
     if schedule is None:
         return None
     state = State(flat, schedule)

@@ -17,8 +17,8 @@ from tests.strategies import problems
 def starts(problem: Problem, limit: int) -> tuple[list[list[int]], list[State]]:
     flat, cutter = FlatProblem.of(problem), Cutter(problem)
     start = State(flat, baseline(problem))
-    over_time = list(priced.priced_cuts(problem, flat, cutter, start, limit))
-    return list(cuts(problem, flat, cutter)), over_time
+    over_time = list(priced.priced_cuts(flat, cutter, start, limit))
+    return list(cuts(flat, cutter)), over_time
 
 
 @settings(max_examples=40)

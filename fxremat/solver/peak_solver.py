@@ -88,11 +88,9 @@ class PeakSolver:
         self.floor = floor(problem, self.flat)
         self.baseline = self._first()
         self.start = State(self.flat, self.baseline.schedule)
-        self.bound = TimeBound(problem, self.flat, self.start.at_backward())
+        self.bound = TimeBound(self.flat, self.start.at_backward())
         self.deadline = Deadline(math.inf if time_limit is None else time.monotonic() + time_limit)
-        self._search = Search(
-            problem, self.flat, self.cutter, self.start, self.bound, effort, self.deadline
-        )
+        self._search = Search(self.flat, self.cutter, self.start, self.bound, effort, self.deadline)
         self._nodes: dict[int, Point | None] = {}
         self._whole = _Stretch(self.floor - 1, None, self._loosest())
 
@@ -245,7 +243,7 @@ class PeakSolver:
         try:
             return self.pool.add(baseline(self.problem))
         except ValueError:
-            return self.pool.add(next(cuts(self.problem, self.flat, self.cutter)))
+            return self.pool.add(next(cuts(self.flat, self.cutter)))
 
 
 @contextmanager

@@ -40,13 +40,13 @@ class Moment:
     cutter: Cutter
 
 
-def moment(problem: Problem, flat: FlatProblem, index: int) -> Moment:
+def moment(flat: FlatProblem, index: int) -> Moment:
     """The moment at which the backward op at a place runs, or BOUNDARY, at which the forward ends.
 
     At the boundary the moment is the last position of the forward: what is live later is what has
     been saved, and values that the forward's last op still reads are among the base.
     """
-    at = len(flat.forward) - 1
+    problem, at = flat.problem, len(flat.forward) - 1
     if index == BOUNDARY:
         base = int(flat.forward[at]) if at >= 0 else 0
         own = [v for v, last in enumerate(flat.last) if last >= at]

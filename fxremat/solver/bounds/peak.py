@@ -33,12 +33,12 @@ def floor(problem: Problem, flat: FlatProblem | None = None) -> int:
     count = len(local)
     even = {count * i // MOMENTS for i in range(MOMENTS)} if count else set()
     dear = sorted(range(count), key=lambda k: -local[k])[:MOMENTS]
-    return max(most, *(_moment(problem, flat, k) for k in (BOUNDARY, *sorted({*even, *dear}))))
+    return max(most, *(_moment(flat, k) for k in (BOUNDARY, *sorted({*even, *dear}))))
 
 
-def _moment(problem: Problem, flat: FlatProblem, index: int) -> int:
+def _moment(flat: FlatProblem, index: int) -> int:
     """The fewest bytes that are live at one moment."""
-    at = moment(problem, flat, index)
+    at = moment(flat, index)
     unit = 1.0 / (sum(at.nbytes) + 1)
     prices = Prices((0.0,) * (len(at.ops) + 1), tuple(unit * nbytes for nbytes in at.nbytes))
     cut = at.cutter.cut(prices)

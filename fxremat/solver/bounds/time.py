@@ -51,13 +51,11 @@ class TimeBound:
     live if nothing is recomputed, if everything is, and halfway.
 
     Args:
-        problem: the problem.
         flat: the problem laid out.
         live: bytes that are live while each backward op runs if nothing is recomputed.
     """
 
-    def __init__(self, problem: Problem, flat: FlatProblem, live: Sequence[int]) -> None:
-        self.problem = problem
+    def __init__(self, flat: FlatProblem, live: Sequence[int]) -> None:
         self.flat = flat
         self._moments = [BOUNDARY, *_moments(flat, live)]
         self._laid_out: dict[int, Moment] = {}
@@ -66,13 +64,13 @@ class TimeBound:
     def at(self, limit: int) -> Dual:
         """The best bound on the recompute time of plans whose peak is within a limit (bytes)."""
         if limit not in self._found:
-            duals = (_dual(self.problem, self._moment(k), limit) for k in self._moments)
+            duals = (_dual(self.flat.problem, self._moment(k), limit) for k in self._moments)
             self._found[limit] = max(duals, key=lambda d: d.seconds)
         return self._found[limit]
 
     def _moment(self, index: int) -> Moment:
         if index not in self._laid_out:
-            self._laid_out[index] = moment(self.problem, self.flat, index)
+            self._laid_out[index] = moment(self.flat, index)
         return self._laid_out[index]
 
 

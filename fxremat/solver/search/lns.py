@@ -29,7 +29,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fxremat.problem.types import Problem
 from fxremat.solver.bounds.time import Dual, TimeBound
 from fxremat.solver.exact.solve import polish
 from fxremat.solver.flat import FlatProblem
@@ -88,8 +87,7 @@ class Search:
     """Finds plans for limits of one problem.
 
     Args:
-        problem: the problem.
-        flat: its layout.
+        flat: the problem laid out.
         cutter: cuts the problem.
         start: the plan that recomputes nothing.
         bound: lower bounds on the time.
@@ -99,7 +97,6 @@ class Search:
 
     def __init__(
         self,
-        problem: Problem,
         flat: FlatProblem,
         cutter: Cutter,
         start: State,
@@ -107,7 +104,7 @@ class Search:
         effort: float,
         deadline: Deadline,
     ) -> None:
-        self.problem, self.flat, self.cutter = problem, flat, cutter
+        self.problem, self.flat, self.cutter = flat.problem, flat, cutter
         self.start, self.bound, self.effort, self.deadline = start, bound, effort, deadline
         self.destroyer = Destroyer(flat)
 
@@ -195,7 +192,7 @@ class Search:
         if coarse and not large:
             yield self._approach(upper, limit, 0.05)
         if coarse and limit > 0:
-            priced = priced_cuts(self.problem, self.flat, self.cutter, self.start, limit)
+            priced = priced_cuts(self.flat, self.cutter, self.start, limit)
             for state in self._promising(list(priced), limit)[:3]:
                 yield evict(state, limit)
 
@@ -214,7 +211,7 @@ class Search:
             if op not in self.problem.needed:
                 recompute[op] = self.flat.seconds[op]
         prices = [dual.price * nbytes for nbytes in dual.moment.nbytes]
-        return State(self.flat, cut_at(self.problem, self.flat, self.cutter, recompute, prices))
+        return State(self.flat, cut_at(self.flat, self.cutter, recompute, prices))
 
     def _approach(self, state: State, limit: int, batch: float) -> State:
         """Evict in steps, so that each begins near its limit."""
@@ -232,11 +229,11 @@ class Search:
     @cached_property
     def _uniform(self) -> list[State]:
         """The plans of cuts at one price for all bytes."""
-        return [State(self.flat, s) for s in cuts(self.problem, self.flat, self.cutter)]
+        return [State(self.flat, s) for s in cuts(self.flat, self.cutter)]
 
     @cached_property
     def _rotor(self) -> Rotor:
-        return Rotor(self.problem, self.flat, self.start.peak)
+        return Rotor(self.flat, self.start.peak)
 
     def _promising(self, states: list[State], limit: int) -> list[State]:
         """States near the limit, those first that are cheap for what they are above it."""

@@ -41,28 +41,26 @@ def _can_save(problem: Problem, value: int) -> bool:
     return not problem.values[value].unsaveable and forward
 
 
-def cuts(problem: Problem, flat: FlatProblem, cutter: Cutter) -> Iterator[list[int]]:
+def cuts(flat: FlatProblem, cutter: Cutter) -> Iterator[list[int]]:
     """Schedules of distinct cuts over a sweep of prices."""
     seen: set[frozenset[int]] = set()
-    total = sum(flat.saving_bytes) + 1
+    step, total = flat.problem.step_seconds, sum(flat.saving_bytes) + 1
     low, high = DECADES
     for share in SHARES:
         for step in range(PRICES):
             decade = low + (high - low) * step / (PRICES - 1)
-            cut = cutter.cut(
-                _prices(problem, flat, problem.step_seconds / total * 10**decade, share)
-            )
+            cut = cutter.cut(_prices(flat, step / total * 10**decade, share))
             if cut.saved not in seen:
                 seen.add(cut.saved)
-                yield schedule_of(problem, cut)
+                yield schedule_of(flat.problem, cut)
 
 
-def _prices(problem: Problem, flat: FlatProblem, price: float, share: float) -> Prices:
+def _prices(flat: FlatProblem, price: float, share: float) -> Prices:
     recompute = [
         0.0
-        if op in problem.needed
+        if op in flat.problem.needed
         else flat.seconds[op] + share * price * sum(flat.nbytes[v] for v in flat.makes[op])
-        for op in range(len(problem.ops))
+        for op in range(len(flat.seconds))
     ]
     return forbidding(flat, recompute, [price * nbytes for nbytes in flat.saving_bytes])
 
@@ -81,10 +79,10 @@ def forbidding(flat: FlatProblem, recompute: list[float], save: list[float]) -> 
 
 
 def cut_at(
-    problem: Problem, flat: FlatProblem, cutter: Cutter, recompute: list[float], save: list[float]
+    flat: FlatProblem, cutter: Cutter, recompute: list[float], save: list[float]
 ) -> list[int]:
     """The schedule of the cut at given prices, in seconds, of ops and of values."""
-    return schedule_of(problem, cutter.cut(forbidding(flat, recompute, save)))
+    return schedule_of(flat.problem, cutter.cut(forbidding(flat, recompute, save)))
 
 
 def schedule_of(problem: Problem, cut: Cut) -> list[int]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fxremat.problem.types import Phase, Problem
 from fxremat.solver.flat import FlatProblem
 from fxremat.solver.mincut.cutter import Cutter
 from fxremat.solver.mincut.network import Prices
@@ -39,14 +38,11 @@ class _Windows:
     last: list[int]
 
 
-def priced_cuts(
-    problem: Problem, flat: FlatProblem, cutter: Cutter, start: State, limit: int
-) -> Iterator[State]:
+def priced_cuts(flat: FlatProblem, cutter: Cutter, start: State, limit: int) -> Iterator[State]:
     """Plans of one cut a round, starting from the prices that a plan calls for.
 
     Args:
-        problem: the problem.
-        flat: its layout.
+        flat: the problem laid out.
         cutter: cuts the problem.
         start: a plan, usually the one that recomputes nothing.
         limit: bytes above which memory grows dearer.
@@ -58,9 +54,9 @@ def priced_cuts(
     price = np.maximum(over, 0.0) + 1e-3
     price *= total / price.sum()
     for rate in RATES:
-        windows = _windows(problem, flat, state)
-        prices = _prices(problem, flat, windows, price[: len(front)], price[len(front) :])
-        state = State(flat, schedule_of(problem, cutter.cut(prices)))
+        windows = _windows(flat, state)
+        prices = _prices(flat, windows, price[: len(front)], price[len(front) :])
+        state = State(flat, schedule_of(flat.problem, cutter.cut(prices)))
         yield state
         front, back = _loads(flat, state)
         over = np.concatenate([front, back]) / limit - 1
@@ -75,8 +71,8 @@ def _loads(flat: FlatProblem, state: State) -> tuple[Floats, Floats]:
     return state.forward.astype(np.float64), back
 
 
-def _windows(problem: Problem, flat: FlatProblem, state: State) -> _Windows:
-    count = len(problem.values)
+def _windows(flat: FlatProblem, state: State) -> _Windows:
+    count = len(flat.nbytes)
     stage = np.cumsum([0, *(flat.is_backward[op] for op in state.ops[:-1])]).tolist()
     first, last = [-1] * count, [-1] * count
     for copy in state.copies():
@@ -85,7 +81,7 @@ def _windows(problem: Problem, flat: FlatProblem, state: State) -> _Windows:
             first[copy.value] = k if first[copy.value] < 0 else min(first[copy.value], k)
             last[copy.value] = max(last[copy.value], k)
     # A value that nothing reads now would be read where its readers' results are first needed.
-    for op in reversed(problem.forward):
+    for op in reversed(flat.problem.forward):
         starts = [first[v] for v in flat.makes[op] if first[v] >= 0]
         for v in flat.reads[op] if starts else ():
             if first[v] < 0:
@@ -93,13 +89,11 @@ def _windows(problem: Problem, flat: FlatProblem, state: State) -> _Windows:
     return _Windows(first, last)
 
 
-def _prices(
-    problem: Problem, flat: FlatProblem, windows: _Windows, front: Floats, back: Floats
-) -> Prices:
+def _prices(flat: FlatProblem, windows: _Windows, front: Floats, back: Floats) -> Prices:
     until = np.concatenate([[0.0], np.cumsum(back)])  # price of the first k backward ops
     rest = np.concatenate([np.cumsum(front[::-1])[::-1], [0.0]])  # of the forward from p on
     save, again = [], []
-    for v in range(len(problem.values)):
+    for v in range(len(flat.nbytes)):
         if not flat.saveable[v]:
             save.append(0.0)
             again.append(0.0)
@@ -111,8 +105,8 @@ def _prices(
         again.append(float(flat.nbytes[v] * live))
     recompute = [
         0.0
-        if problem.ops[op].phase is Phase.DEFERRABLE and op in problem.needed
+        if op in flat.problem.needed
         else flat.seconds[op] + sum(again[v] for v in flat.makes[op])
-        for op in range(len(problem.ops))
+        for op in range(len(flat.seconds))
     ]
     return forbidding(flat, recompute, save)

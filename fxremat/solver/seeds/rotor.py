@@ -23,11 +23,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fxremat.problem.types import Phase, Problem
+from fxremat.problem.types import Phase
 from fxremat.solver.depth_first import depth_first
 from fxremat.solver.flat import FlatProblem
 
@@ -71,13 +72,12 @@ class Rotor:
     """Finds schedules of one problem for any number of limits.
 
     Args:
-        problem: the problem.
-        flat: its layout.
+        flat: the problem laid out.
         most: bytes above which no limit is asked for.
     """
 
-    def __init__(self, problem: Problem, flat: FlatProblem, most: int) -> None:
-        self.problem, self.flat = problem, flat
+    def __init__(self, flat: FlatProblem, most: int) -> None:
+        self.problem, self.flat = flat.problem, flat
         self.unit = max(1, most // LEVELS)
 
     def schedule(self, limit: int) -> list[int] | None:
@@ -92,7 +92,7 @@ class Rotor:
         if costs[0, count][level] == np.inf:
             return None
         stages = self._stages
-        emitted = _Emitted(self.problem, self.flat)
+        emitted = _Emitted(self.flat)
         stack = [(0, count, level)]
         while stack:
             a, t, r = stack.pop()
@@ -113,7 +113,7 @@ class Rotor:
 
     @cached_property
     def _stages(self) -> _Stages:
-        return _stages(self.problem, self.flat)
+        return _stages(self.flat)
 
     def _levels(self, nbytes: int) -> int:
         return round(nbytes / self.unit)
@@ -175,8 +175,8 @@ def _less(costs: Costs, levels: int) -> Costs:
 class _Emitted:
     """A schedule in the making."""
 
-    def __init__(self, problem: Problem, flat: FlatProblem) -> None:
-        self.problem, self.flat = problem, flat
+    def __init__(self, flat: FlatProblem) -> None:
+        self.problem, self.flat = flat.problem, flat
         self.schedule: list[int] = []
         self._done: set[int] = set()
 
@@ -197,9 +197,10 @@ class _Emitted:
 # Cutting the forward into stages.
 
 
-def _stages(problem: Problem, flat: FlatProblem) -> _Stages:
+def _stages(flat: FlatProblem) -> _Stages:
+    problem = flat.problem
     order = [o for o in problem.forward if problem.ops[o].phase is Phase.FORWARD]
-    reads = [_through(problem, flat, op) for op in problem.backward]
+    reads = [_through(flat, op) for op in problem.backward]
     wanted = {v for read in reads for v in read}
     live = _lives(flat, order)
     cuts = _cuts(flat, live, wanted)
@@ -232,9 +233,12 @@ def _stages(problem: Problem, flat: FlatProblem) -> _Stages:
             _leaf(flat, inside, {v for k in span for v in reads[k]})
             for inside, span in zip(ops, backward, strict=True)
         ],
-        width=[_width(flat, inside, e) for inside, e in zip(ops, enter, strict=True)],
+        width=[
+            _most(flat, inside, held, [flat.workspace[o] for o in inside])
+            for inside, held in zip(ops, enter, strict=True)
+        ],
         tape=tapes,
-        need=_needs(problem, flat, backward, enter),
+        need=_needs(flat, backward, enter),
         base=[flat.base_before[span.start] if span else 0 for span in backward],
         enter=enter,
     )
@@ -248,14 +252,14 @@ def _stage(
     return stage + 1 if stage + 1 < len(enter) and value in enter[stage + 1] else stage
 
 
-def _through(problem: Problem, flat: FlatProblem, op: int) -> set[int]:
+def _through(flat: FlatProblem, op: int) -> set[int]:
     """The forward values that an op reads, itself or through DEFERRABLE ops."""
     found: set[int] = set()
     stack, seen = [op], {op}
     while stack:
         for v in flat.reads[stack.pop()]:
             maker = flat.producer[v]
-            if problem.ops[maker].phase is Phase.FORWARD:
+            if flat.problem.ops[maker].phase is Phase.FORWARD:
                 found.add(v)
             elif maker not in seen:
                 seen.add(maker)
@@ -273,11 +277,9 @@ def _leaf(flat: FlatProblem, inside: list[int], wanted: set[int]) -> float:
     return seconds
 
 
-def _needs(
-    problem: Problem, flat: FlatProblem, backward: list[range], enter: list[frozenset[int]]
-) -> list[int]:
+def _needs(flat: FlatProblem, backward: list[range], enter: list[frozenset[int]]) -> list[int]:
     """Most bytes live during the backward of each stage, beside what enters it."""
-    emitted = _Emitted(problem, flat)
+    emitted = _Emitted(flat)
     needs = []
     for span, held in zip(reversed(backward), reversed(enter), strict=True):
         start = len(emitted.schedule)
@@ -288,14 +290,19 @@ def _needs(
             runs = flat.is_backward[op]
             level.append(flat.base_at[k] if runs else flat.base_before[k] + flat.workspace[op])
             k += runs
-        born = {v: at for at, op in enumerate(ops) for v in flat.makes[op]}
-        last = {v: at for at, op in enumerate(ops) for v in (*flat.reads[op], *flat.makes[op])}
-        for v, at in last.items():
-            if v not in held:
-                for q in range(born.get(v, 0), at + 1):
-                    level[q] += flat.nbytes[v]
-        needs.append(max(level, default=0))
+        needs.append(_most(flat, ops, held, level))
     return needs[::-1]
+
+
+def _most(flat: FlatProblem, ops: list[int], held: frozenset[int], level: list[int]) -> int:
+    """Most bytes live while ops run: a level at each of them, and their values but those held."""
+    born = {v: at for at, op in enumerate(ops) for v in flat.makes[op]}
+    last = {v: at for at, op in enumerate(ops) for v in (*flat.reads[op], *flat.makes[op])}
+    delta = [0] * (len(ops) + 1)
+    for v in last.keys() - held:
+        delta[born.get(v, 0)] += flat.nbytes[v]
+        delta[last[v] + 1] -= flat.nbytes[v]
+    return max(map(add, level, accumulate(delta)), default=0)
 
 
 def _cuts(flat: FlatProblem, live: list[set[int]], wanted: set[int]) -> list[int]:
@@ -328,17 +335,3 @@ def _lives(flat: FlatProblem, order: list[int]) -> list[set[int]]:
         found.append(set(now))
         now = {v for v in (*now, *flat.makes[op]) if last.get(v, -1) > at}
     return found
-
-
-def _width(flat: FlatProblem, inside: list[int], enter: frozenset[int]) -> int:
-    """Most bytes live while a stage runs, beside what enters it."""
-    last: dict[int, int] = {}
-    for at, op in enumerate(inside):
-        last.update(dict.fromkeys((*flat.makes[op], *flat.reads[op]), at))
-    live = most = 0
-    for at, op in enumerate(inside):
-        live += sum(flat.nbytes[v] for v in flat.makes[op])
-        most = max(most, live + flat.workspace[op])
-        gone = {*flat.reads[op], *flat.makes[op]} - enter
-        live -= sum(flat.nbytes[v] for v in gone if last[v] == at)
-    return most
