@@ -22,44 +22,48 @@ from tests.test_state import RANDOM, legal
 
 
 def bounds(problem: Problem) -> TimeBound:
-    """Bounds with every moment of the backward among the candidates."""
+    """Bounds as the solver takes them."""
     flat = FlatProblem.of(problem)
     return TimeBound(flat, State(flat, baseline(problem)).at_backward())
 
 
-def every_moment(problem: Problem, limit: int) -> float:
+def every_moment(problem: Problem) -> TimeBound:
+    """Bounds that look at all moments of the step."""
     flat = FlatProblem.of(problem)
     made = TimeBound(flat, flat.op_floor)
     made._moments = [BOUNDARY, *range(len(problem.backward))]
-    return made.at(limit).seconds
+    return made
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(random_problems(rules=True), RANDOM)
 def test_no_schedule_recomputes_less(problem: Problem, rng: random.Random) -> None:
     """DEFERRABLE ops, held and unsaveable values, fixed ops and several outputs among them."""
     line = replay(problem, legal(problem, rng))
+    bound = every_moment(problem)
     for limit in (line.peak, line.peak + 3):
-        assert every_moment(problem, limit) <= line.recompute_seconds * (1 + 1e-9)
+        assert bound.at(limit).seconds <= line.recompute_seconds * (1 + 1e-9)
 
 
 def test_no_seeded_schedule_recomputes_less() -> None:
-    """1,000 random schedules of problems with longer backwards than hypothesis draws."""
+    """800 random schedules of problems with longer backwards than hypothesis draws."""
     checked = 0
-    for seed in range(250):
+    for seed in range(100):
         problem = random_problem(seed, most=10, rules=bool(seed % 2))
         rng = random.Random(seed)
-        for _ in range(4):
+        try:
+            bound = every_moment(problem)
+        except InfeasibleError:
+            bound = None
+        for _ in range(8):
             try:
                 line = replay(problem, random_schedule(problem, rng))
             except (LookupError, ValueError):
                 continue
             checked += 1
-            try:
-                assert every_moment(problem, line.peak) <= line.recompute_seconds * (1 + 1e-9)
-            except InfeasibleError:
-                pytest.fail("there is a schedule, so the rules leave a cut")
-    assert checked > 750
+            assert bound is not None, "there is a schedule, so the rules leave a cut"
+            assert bound.at(line.peak).seconds <= line.recompute_seconds * (1 + 1e-9)
+    assert checked > 600
 
 
 def test_never_above_the_best_of_all_schedules() -> None:
@@ -73,13 +77,14 @@ def test_never_above_the_best_of_all_schedules() -> None:
             limit = peak * tenths // 10
             best = cheapest(problem, limit)
             found = bound.at(limit).seconds
-            if best is None:
+            if not best:
+                assert best is None or found == 0.0
                 continue
             compared += 1
             assert found <= best + 1e-9
             tight += found > 0.5 * best
     assert compared > 40
-    assert tight > 0.2 * compared
+    assert tight >= 0.5 * compared
 
 
 @pytest.mark.slow
