@@ -66,7 +66,7 @@ def test_removals_equal_a_fresh_state(problem: Problem, rng: random.Random) -> N
         if change is None:
             continue
         limit = state.peak + rng.choice((0, rng.randint(-30, 30)))
-        fits = state.fits(change, limit)
+        fits = state.blocked(change, limit) is None
         before = state.backward.tolist(), state.forward.tolist()
         seconds = state.seconds
         state.commit(change)
@@ -112,8 +112,8 @@ def test_a_removal_stretches_the_copy_before() -> None:
     first = first_copy(state, 1)
     assert change.moves[0][1] is first
     # at c_back: t4 b8 c3 d_c4, and now a8; 27 in all
-    assert not state.fits(change, 26)
-    assert state.fits(change, 28)
+    assert state.blocked(change, 26) is not None
+    assert state.blocked(change, 28) is None
     state.commit(change)
     assert first.uses == [1, 5]
     # fa: t4 a8 c3; fb: + b8; c_back: + d_c4; b_back: t4 a8 b8 d_c4 d_b4; the dead run; then as ever

@@ -27,8 +27,8 @@ class SearchTuning:
     near_limit: tuple[float, float] = (0.85, 1.7)  # multiples of the limit: cuts in between count
     approach: float = 0.85  # a limit further below a seed is approached in such steps
     careful_batches: tuple[float, ...] = (0.05, 0.01)  # where nothing else comes within the limit
-    too_costly: float = 1.1  # drop a seed if, restored, it costs more than so many times the best
-    coarse_depth: int = 3  # brackets of limits halved so often have near plans on both sides
+    too_costly: float = 1.1  # no more of the kind of a plan that costs so many times the best
+    coarse_depth: int = 3  # brackets of limits halved less often have far ends: try all seeds
     # Several recomputes of a value (curve: chains and recurrence).
     repeats_pay: float = 0.1  # share of time above which recomputing values several times may pay
     repeat_limits: tuple[float, ...] = (1.0, 1.05, 0.95, 1.1)  # multiples of the limit asked for

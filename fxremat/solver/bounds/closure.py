@@ -29,7 +29,8 @@ class Moment:
 
     Attributes:
         base: bytes that are live in every plan at that moment.
-        nbytes: for each value what it adds if it is live; 0 if it is in ``base`` or held.
+        nbytes: for each value the bytes that it adds to ``base`` if it is live at that moment: 0 if
+            ``base`` counts it already, or if it is returned by the forward.
         ops: the ops of the problem that the ops of the cutter's problem stand for.
         cutter: cuts the problem of what is needed later.
     """

@@ -94,17 +94,13 @@ class Model:
         self._factors: list[float] = []
         self._starts: list[int] = [0]
         self._most: list[float] = []
-        self.binary()  # without one, HiGHS would solve a linear program, which has other results
 
     def binary(self) -> Linear:
         """A new variable that is 0 or 1."""
-        return self._new(whole=True)
+        return self.share(whole=True)
 
-    def share(self) -> Linear:
+    def share(self, *, whole: bool = False) -> Linear:
         """A new variable between 0 and 1."""
-        return self._new(whole=False)
-
-    def _new(self, *, whole: bool) -> Linear:
         self.cost.append(0.0)
         self.whole.append(whole)
         return Linear(0.0, ((len(self.cost) - 1, 1.0),))
@@ -196,6 +192,8 @@ class Model:
 
         A limit on the nodes of the branch and bound stops at the same place on every machine.
         """
+        if not any(self.whole):
+            self.binary()  # else HiGHS would solve a linear program, which reports otherwise
         highs = _Highs()  # type: ignore[no-untyped-call]
         highs.setOptionValue("parallel", "off")  # one program, one solution on every machine
         highs.setOptionValue("time_limit", seconds)

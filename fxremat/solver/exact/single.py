@@ -37,8 +37,9 @@ class Single(Formulation):
             self._add(op)
         for op in stages.ops:
             self._order(op)
-        for v in range(len(self.problem.values)):
-            self._save(v)
+        for v, maker in enumerate(self.problem.producer):
+            if maker >= 0 and self.problem.values[v].unsaveable:
+                self.model.at_most(self.after(v, START), 0.0)
         for op in self._when:
             seconds = self.flat.seconds[op] * scale
             spare = ONE if op in self.problem.needed else ZERO
@@ -80,13 +81,6 @@ class Single(Formulation):
                 if not mine.is_zero:
                     self.model.at_most(self.ran(w, k) + mine, 1.0)
         self._hoist_inputs(op)
-
-    def _save(self, v: int) -> None:
-        maker = self.problem.producer[v]
-        if maker < 0 or self.stages.free[v]:
-            return
-        if self.problem.values[v].unsaveable:
-            self.model.at_most(self.after(v, START), 0.0)
 
     def _after(self, op: int, stage: int) -> Linear:
         """Whether an op runs after a stage."""

@@ -92,16 +92,13 @@ class State:
         delta = [0] * (count + 1)
         forward = [0] * (len(flat.forward) + 1)
         for copy in self.copies():
+            nbytes = self.nbytes(copy)
+            delta[max(copy.start, 0)] += nbytes
             if copy.start == SAVED:
-                nbytes = flat.saving_bytes[copy.value]
-                delta[0] += nbytes
                 forward[self.kept_from(copy.value)] += nbytes
                 for first, last, passing in flat.hoist_spans[flat.producer[copy.value]]:
                     forward[first] += passing
                     forward[last + 1] -= passing
-            else:
-                nbytes = flat.nbytes[copy.value]
-                delta[copy.start] += nbytes
             delta[copy.end + 1] -= nbytes
         self.backward: Ints = np.array(level, dtype=np.int64) + np.cumsum(delta[:count])
         self.forward: Ints = flat.forward + np.cumsum(forward[: len(flat.forward)])
@@ -134,6 +131,11 @@ class State:
         """Position of the forward from which on saving a value costs its bytes."""
         flat = self.flat
         return flat.born[v] if flat.hoist[flat.producer[v]] else flat.last[v] + 1
+
+    def nbytes(self, copy: EditableCopy) -> int:
+        """Bytes that a copy adds while it is live."""
+        saved = copy.start == SAVED
+        return (self.flat.saving_bytes if saved else self.flat.nbytes)[copy.value]
 
     @property
     def peak(self) -> int:
@@ -219,44 +221,38 @@ class State:
 
     def _save(self, change: Removal, copy: EditableCopy) -> None:
         nbytes = self.flat.saving_bytes[copy.value]
-        self._early(change, copy.value, 1)
+        self._in_forward(change, copy.value, 1)
         if nbytes:
             change.spans.append((0, copy.end, nbytes))
-            start = self.kept_from(copy.value)
-            change.forward.append((start, len(self.forward) - 1, nbytes))
             change.added += nbytes
-            change.area += nbytes * (copy.start + len(self.forward) - start)
+            held = len(self.forward) - self.kept_from(copy.value)
+            change.area += nbytes * (copy.start + held)
 
-    def _early(self, change: Removal, v: int, step: int) -> None:
+    def _in_forward(self, change: Removal, v: int, step: int) -> None:
         """What the forward runs and holds because a value is saved (1), or no longer is (-1)."""
-        op = self.flat.producer[v]
+        op, saving = self.flat.producer[v], self.flat.saving_bytes[v]
         for hoisted in self.flat.hoist[op]:
             change.hoists[hoisted] = change.hoists.get(hoisted, 0) + step
         for first, last, nbytes in self.flat.hoist_spans[op]:
             change.forward.append((first, last, step * nbytes))
+        if saving:
+            change.forward.append((self.kept_from(v), len(self.forward) - 1, step * saving))
 
     def _reach(self, change: Removal, target: EditableCopy, end: int) -> None:
-        flat = self.flat
-        nbytes = (
-            flat.saving_bytes[target.value] if target.start == SAVED else flat.nbytes[target.value]
-        )
+        nbytes = self.nbytes(target)
         if nbytes and end > target.end:
             change.spans.append((target.end + 1, end, nbytes))
             change.added += nbytes
             change.area += nbytes * (end - target.end)
 
     def _shorten(self, change: Removal, copy: EditableCopy, positions: list[int]) -> None:
-        flat = self.flat
         kept = [u for u in copy.uses if u not in positions]
-        nbytes = flat.saving_bytes[copy.value] if copy.start == SAVED else flat.nbytes[copy.value]
+        nbytes = self.nbytes(copy)
         end = kept[-1] if kept else copy.start
         if end < copy.end and nbytes:
             change.spans.append((max(end + 1, 0), copy.end, -nbytes))
         if copy.start == SAVED and not kept:
-            self._early(change, copy.value, -1)
-            if nbytes:
-                start = self.kept_from(copy.value)
-                change.forward.append((start, len(self.forward) - 1, -nbytes))
+            self._in_forward(change, copy.value, -1)
 
     def blocked(self, change: Removal, limit: int) -> tuple[Ints, int] | None:
         """Where a removal would exceed a limit, as live bytes and position; None if it fits."""
@@ -265,10 +261,6 @@ class State:
             if at is not None:
                 return live, at
         return None
-
-    def fits(self, change: Removal, limit: int) -> bool:
-        """Whether a removal keeps live bytes within a limit wherever it adds any."""
-        return self.blocked(change, limit) is None
 
     def commit(self, change: Removal) -> None:
         """Apply a removal."""

@@ -172,7 +172,7 @@ def _relief(
     state: State, copy: EditableCopy, after: int, before: int, over: Ints, over_front: Ints
 ) -> int:
     saved = copy.start == SAVED
-    nbytes = state.flat.saving_bytes[copy.value] if saved else state.flat.nbytes[copy.value]
+    nbytes = state.nbytes(copy)
     relief = int(np.minimum(over[after + 1 : before], nbytes).sum())
     if saved and after == SAVED:
         relief += int(np.minimum(over_front[state.kept_from(copy.value) :], nbytes).sum())

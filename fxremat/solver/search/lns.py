@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fxremat.problem.types import Problem
 from fxremat.solver.bounds.time import Dual, TimeBound
 from fxremat.solver.exact.solve import polish
 from fxremat.solver.flat import FlatProblem
@@ -83,10 +84,11 @@ class _Found:
         return min(self.states, key=lambda s: s.cost, default=None)
 
 
+@dataclass(eq=False)
 class Search:
     """Finds plans for limits of one problem.
 
-    Args:
+    Attributes:
         flat: the problem laid out.
         cutter: cuts the problem.
         start: the plan that recomputes nothing.
@@ -95,18 +97,17 @@ class Search:
         deadline: tells when to stop.
     """
 
-    def __init__(
-        self,
-        flat: FlatProblem,
-        cutter: Cutter,
-        start: State,
-        bound: TimeBound,
-        effort: float,
-        deadline: Deadline,
-    ) -> None:
-        self.problem, self.flat, self.cutter = flat.problem, flat, cutter
-        self.start, self.bound, self.effort, self.deadline = start, bound, effort, deadline
-        self.destroyer = Destroyer(flat)
+    flat: FlatProblem
+    cutter: Cutter
+    start: State
+    bound: TimeBound
+    effort: float
+    deadline: Deadline
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem."""
+        return self.flat.problem
 
     def run(self, limit: int, low: Point | None, high: Point, depth: int) -> list[State]:
         """States within a limit on the peak, cheapest first.
@@ -197,7 +198,7 @@ class Search:
                 yield evict(state, limit)
 
     def hasty(self, limit: int) -> Iterator[State]:
-        """A few states near or within a limit, whatever the clock says."""
+        """A few states near or within a limit, even past the deadline."""
         dual = self.bound.at(limit)
         if dual.moment is not None and dual.seconds < math.inf:
             yield evict(self._at_the_bound(dual), limit, 0.5)
@@ -230,6 +231,10 @@ class Search:
     def _uniform(self) -> list[State]:
         """The plans of cuts at one price for all bytes."""
         return [State(self.flat, s) for s in cuts(self.flat, self.cutter)]
+
+    @cached_property
+    def _destroyer(self) -> Destroyer:
+        return Destroyer(self.flat)
 
     @cached_property
     def _rotor(self) -> Rotor:
@@ -285,7 +290,7 @@ class Search:
         for index in range(rounds):
             if self.deadline.passed() or best.cost <= enough:
                 return
-            destroyed = self.destroyer.destroy(current, limit, rng)
+            destroyed = self._destroyer.destroy(current, limit, rng)
             if destroyed is None:
                 continue
             tidy = normalise(destroyed)

@@ -11,15 +11,15 @@ stretch in one go, at higher shares it prefers to rebuild from nearby.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from fxremat.problem.types import Phase, Problem
 from fxremat.solver.depth_first import depth_first
 from fxremat.solver.flat import FlatProblem
-from fxremat.solver.mincut.cutter import Cut, Cutter
+from fxremat.solver.mincut.cutter import Cutter
 from fxremat.solver.mincut.network import Prices
 
-__all__ = ["baseline", "cut_at", "cuts", "forbidding", "just_in_time", "schedule_of"]
+__all__ = ["baseline", "cut_at", "cuts", "forbidding", "just_in_time"]
 
 SHARES = (0.0, 0.1)
 PRICES = 20
@@ -32,13 +32,13 @@ def baseline(problem: Problem) -> list[int]:
     DEFERRABLE ops run right before their first use. An unsaveable value is rebuilt before its first
     use as well and kept for the others.
     """
-    return just_in_time(problem, {v for v in range(len(problem.values)) if _can_save(problem, v)})
-
-
-def _can_save(problem: Problem, value: int) -> bool:
-    op = problem.producer[value]
-    forward = op >= 0 and problem.ops[op].phase is Phase.FORWARD
-    return not problem.values[value].unsaveable and forward
+    makers = [problem.ops[op] if op >= 0 else None for op in problem.producer]
+    saved = {
+        v
+        for v, maker in enumerate(makers)
+        if maker and maker.phase is Phase.FORWARD and not problem.values[v].unsaveable
+    }
+    return just_in_time(problem, saved)
 
 
 def cuts(flat: FlatProblem, cutter: Cutter) -> Iterator[list[int]]:
@@ -52,7 +52,7 @@ def cuts(flat: FlatProblem, cutter: Cutter) -> Iterator[list[int]]:
             cut = cutter.cut(_prices(flat, step / total * 10**decade, share))
             if cut.saved not in seen:
                 seen.add(cut.saved)
-                yield schedule_of(flat.problem, cut)
+                yield just_in_time(flat.problem, cut.saved)
 
 
 def _prices(flat: FlatProblem, price: float, share: float) -> Prices:
@@ -82,16 +82,11 @@ def cut_at(
     flat: FlatProblem, cutter: Cutter, recompute: list[float], save: list[float]
 ) -> list[int]:
     """The schedule of the cut at given prices, in seconds, of ops and of values."""
-    return schedule_of(flat.problem, cutter.cut(forbidding(flat, recompute, save)))
+    return just_in_time(flat.problem, cutter.cut(forbidding(flat, recompute, save)).saved)
 
 
-def schedule_of(problem: Problem, cut: Cut) -> list[int]:
-    """The schedule that saves what a cut saves and rebuilds the rest just in time, once each."""
-    return just_in_time(problem, set(cut.saved))
-
-
-def just_in_time(problem: Problem, saved: set[int]) -> list[int]:
-    """Every run right before its first use, each at most once, but for saved values."""
+def just_in_time(problem: Problem, saved: Set[int]) -> list[int]:
+    """The schedule that saves these values and runs the rest right before its first use, once."""
     schedule: list[int] = []
     done: set[int] = set()
     phases = (Phase.FORWARD, Phase.DEFERRABLE)

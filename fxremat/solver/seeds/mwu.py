@@ -22,7 +22,7 @@ from fxremat.solver.flat import FlatProblem
 from fxremat.solver.mincut.cutter import Cutter
 from fxremat.solver.mincut.network import Prices
 from fxremat.solver.schedule.state import State
-from fxremat.solver.seeds.cuts import forbidding, schedule_of
+from fxremat.solver.seeds.cuts import forbidding, just_in_time
 
 __all__ = ["priced_cuts"]
 
@@ -56,7 +56,7 @@ def priced_cuts(flat: FlatProblem, cutter: Cutter, start: State, limit: int) -> 
     for rate in RATES:
         windows = _windows(flat, state)
         prices = _prices(flat, windows, price[: len(front)], price[len(front) :])
-        state = State(flat, schedule_of(flat.problem, cutter.cut(prices)))
+        state = State(flat, just_in_time(flat.problem, cutter.cut(prices).saved))
         yield state
         front, back = _loads(flat, state)
         over = np.concatenate([front, back]) / limit - 1
