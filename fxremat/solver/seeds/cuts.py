@@ -44,12 +44,12 @@ def baseline(problem: Problem) -> list[int]:
 def cuts(flat: FlatProblem, cutter: Cutter) -> Iterator[list[int]]:
     """Schedules of distinct cuts over a sweep of prices."""
     seen: set[frozenset[int]] = set()
-    step, total = flat.problem.step_seconds, sum(flat.saving_bytes) + 1
+    middle = flat.problem.step_seconds / (sum(flat.saving_bytes) + 1)  # seconds per byte
     low, high = DECADES
     for share in SHARES:
         for step in range(PRICES):
             decade = low + (high - low) * step / (PRICES - 1)
-            cut = cutter.cut(_prices(flat, step / total * 10**decade, share))
+            cut = cutter.cut(_prices(flat, middle * 10**decade, share))
             if cut.saved not in seen:
                 seen.add(cut.saved)
                 yield just_in_time(flat.problem, cut.saved)
