@@ -1,5 +1,7 @@
 """Seeds of the search: every one is a plan, and the sweep of prices reaches both ends."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -49,6 +51,13 @@ def test_the_sweep_goes_from_saving_all_to_recomputing_all_that_may() -> None:
     swept, _ = starts(problem, 1)
     found = [(replay(problem, s).recompute_seconds, saved_bytes(problem, s)) for s in swept]
     assert found == [(0, 19), (1, 11), (3, 3), (12, 0)]
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e6])
+def test_the_sweep_does_not_depend_on_the_unit_of_time(unit: float) -> None:
+    problem = toys.chain()
+    ops = tuple(replace(op, seconds=op.seconds * unit) for op in problem.ops)
+    assert starts(replace(problem, ops=ops), 20)[0] == starts(problem, 20)[0]
 
 
 def test_prices_rise_where_the_plan_is_above_the_limit() -> None:
