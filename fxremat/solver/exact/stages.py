@@ -66,7 +66,7 @@ class Stages:
 
     def _may(self, op: int) -> bool:
         if self.problem.ops[op].phase is Phase.DEFERRABLE:
-            return op in self.problem.needed
+            return op in self.problem.required
         return self.flat.can_rerun[op] and not all(self.free[v] for v in self.flat.makes[op])
 
     def _may_run(self, root: int, may: set[int]) -> list[int]:

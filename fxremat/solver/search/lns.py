@@ -209,7 +209,7 @@ class Search:
         assert dual.moment is not None
         recompute = [0.0] * len(self.problem.ops)
         for op in dual.moment.ops:
-            if op not in self.problem.needed:
+            if op not in self.problem.required:
                 recompute[op] = self.flat.seconds[op]
         prices = [dual.price * nbytes for nbytes in dual.moment.nbytes]
         return State(self.flat, cut_at(self.flat, self.cutter, recompute, prices))

@@ -58,7 +58,7 @@ def cuts(flat: FlatProblem, cutter: Cutter) -> Iterator[list[int]]:
 def _prices(flat: FlatProblem, price: float, share: float) -> Prices:
     recompute = [
         0.0
-        if op in flat.problem.needed
+        if op in flat.problem.required
         else flat.seconds[op] + share * price * sum(flat.nbytes[v] for v in flat.makes[op])
         for op in range(len(flat.seconds))
     ]
@@ -92,7 +92,7 @@ def just_in_time(problem: Problem, saved: Set[int]) -> list[int]:
     phases = (Phase.FORWARD, Phase.DEFERRABLE)
 
     def needs(op: int) -> Iterator[int]:
-        for value in (*problem.ops[op].inputs, *problem.ops[op].again):
+        for value in (*problem.ops[op].inputs, *problem.ops[op].replay_inputs):
             maker = problem.producer[value]
             if maker >= 0 and value not in saved and problem.ops[maker].phase in phases:
                 yield maker

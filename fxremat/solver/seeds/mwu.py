@@ -105,7 +105,7 @@ def _prices(flat: FlatProblem, windows: _Windows, front: Floats, back: Floats) -
         again.append(float(flat.nbytes[v] * live))
     recompute = [
         0.0
-        if op in flat.problem.needed
+        if op in flat.problem.required
         else flat.seconds[op] + sum(again[v] for v in flat.makes[op])
         for op in range(len(flat.seconds))
     ]
