@@ -35,7 +35,7 @@ from typing import Any
 from benchmarks import families, harness, zoo
 from benchmarks.problems import joint_of, problem_of
 from fxremat.problem.types import Problem
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 __all__ = ["Answer", "Curve", "curve", "main"]
 

@@ -44,7 +44,7 @@ from benchmarks import families, harness, pictures, zoo
 from benchmarks.problems import joint_of, problem_of
 from fxremat.problem.types import Problem
 from fxremat.solver.exact.solve import Exact, solve_several, solve_single
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 __all__ = ["Cell", "condensed", "main", "measure", "summary"]
 

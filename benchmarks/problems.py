@@ -29,7 +29,7 @@ from fxremat.costs.tensor_meta import signature, storage_bytes
 from fxremat.frontend.build import Sizing, formulate
 from fxremat.frontend.trace import trace_joint
 from fxremat.problem.types import Problem
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 from passes.analysis.joint import JointGraph
 from passes.cleanup.clean import clean
 

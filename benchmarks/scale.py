@@ -47,7 +47,7 @@ from typing import Any
 from benchmarks import harness, problems
 from fxremat.problem.types import Problem
 from fxremat.solver.pareto import Point
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 __all__ = ["Size", "Solve", "best", "exponents", "main", "measure", "traced"]
 

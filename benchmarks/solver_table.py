@@ -27,7 +27,7 @@ from benchmarks import harness
 from benchmarks.harness import MIB
 from benchmarks.problems import PROFILE, capture, problem_of
 from fxremat.problem.types import Problem
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 __all__ = ["PROFILE", "Curve", "capture", "curve", "main", "problem_of"]
 

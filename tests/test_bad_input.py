@@ -12,7 +12,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import fxremat
 from fxremat import BudgetError, GraphError, InfeasibleError, OptionError, RewriteError
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 from passes.analysis.joint import JointGraph
 from passes.split.split import split
 from tests import problems

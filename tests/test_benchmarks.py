@@ -18,7 +18,7 @@ from benchmarks import (
 from benchmarks.llama import llama
 from fxremat.problem.types import Problem
 from fxremat.solver.bounds.peak import floor
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 
 def test_zoo_lists_a_finite_loss_for_each_model(

@@ -138,7 +138,7 @@ def test_hovering_and_keys_tell_what_is_live(opened: Open) -> None:
     chart = page.find_element("id", "memory-svg")
     instant = page.find_element("id", "instant")
     line = Explainer(half()).occupancy
-    assert format_bytes(line.levels[line.peak]) in instant.text
+    assert format_bytes(line.levels[line.peak_position]) in instant.text
     ActionChains(page).move_to_element_with_offset(chart, -300, 0).perform()
     moved = instant.text
     assert "forward, op" in moved

@@ -20,7 +20,7 @@ from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Phase, Problem
-from fxremat.solver.mincut.cutter import minimum_cut
+from fxremat.solver.mincut.cutter import Cutter
 from fxremat.solver.seeds.cuts import just_in_time
 from tests.drawn import ALL, edges, kinds, plan_of, saving, twice
 from tests.graphviz import statements
@@ -120,7 +120,7 @@ def test_the_forward_runs_hoisted_ops() -> None:
 def test_paid_arcs_by_hand(make: object, saved: set[str], again: set[str], value: float) -> None:
     assert callable(make)
     problem: Problem = make()
-    cut = minimum_cut(problem, flat_prices(problem))
+    cut = Cutter(problem).cut(flat_prices(problem))
     plan = plan_of(problem, just_in_time(problem, set(cut.saved)))
     graph = graphs.flow_network(plan)
     paid = {(t, h) for t, h, d in graph.edges(data=True) if d["paid"]}

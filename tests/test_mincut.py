@@ -5,39 +5,56 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import chain, combinations
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fxremat.base.errors import InfeasibleError, OptionError
+from fxremat.base.errors import InfeasibleError
 from fxremat.problem.types import Kind, Phase, Problem
-from fxremat.solver.mincut.cutter import Cut, Cutter, certify, minimum_cut
-from fxremat.solver.mincut.network import Prices
+from fxremat.solver.mincut.cutter import Cut, Cutter, certify
+from fxremat.solver.mincut.network import Prices, build
 from tests import problems
 from tests.strategies import prices_for
 from tests.strategies import problems as random_problems
 
 
-@pytest.mark.parametrize("solver", ["scipy", "networkx"])
+def minimum_cut(problem: Problem, prices: Prices) -> Cut:
+    return Cutter(problem).cut(prices)
+
+
+def reference(problem: Problem, prices: Prices) -> tuple[set[str], set[str]]:
+    """Names of what networkx's cut nearest to the sink saves, and of the ops it recomputes."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(("source", "sink"))
+    for arc in build(problem, prices):
+        finite = {"capacity": arc.capacity} if math.isfinite(arc.capacity) else {}
+        graph.add_edge(arc.tail, arc.head, **finite)
+    _, (source_side, sink_side) = nx.minimum_cut(graph, "source", "sink")
+    paid = [(t, h) for t, h in graph.edges if t in source_side and h in sink_side]
+    saved = {h.removeprefix("value:") for t, h in paid if t.startswith("op:")}
+    return saved, {h.removeprefix("op:") for _, h in paid if h.startswith("op:")}
+
+
 @pytest.mark.parametrize(("case", "saved", "recomputed", "value"), problems.BEST)
 def test_best_cut(
-    case: Callable[[], Problem], saved: set[str], recomputed: set[str], value: float, solver: str
+    case: Callable[[], Problem], saved: set[str], recomputed: set[str], value: float
 ) -> None:
     problem = case()
-    cut = minimum_cut(problem, problems.flat_prices(problem), solver=solver)
+    cut = minimum_cut(problem, problems.flat_prices(problem))
     assert problems.names(problem, cut.saved) == saved
     assert problems.op_names(problem, cut.recomputed) == recomputed
     assert cut.value == value
+    assert reference(problem, problems.flat_prices(problem)) == (saved, recomputed)
 
 
-@pytest.mark.parametrize("solver", ["scipy", "networkx"])
-def test_ties_recompute_least(solver: str) -> None:
+def test_ties_recompute_least() -> None:
     problem = problems.chain()
     # c: 12 either way (save 12 or 1 + 2 + 9 with a and b); a and b are recomputed for 3 or saved
     # for 3. Everything ties, so everything is saved.
     prices = Prices((1.0, 2.0, 9.0, *(0.0,) * 4), (0.0, 1.0, 2.0, 9.0, 0.0, 0.0, 0.0, 0.0))
-    cut = minimum_cut(problem, prices, solver=solver)
+    cut = minimum_cut(problem, prices)
     assert problems.names(problem, cut.saved) == {"a", "b", "c"}
     assert cut.recomputed == frozenset()
     assert cut.value == 12.0
@@ -78,13 +95,6 @@ def test_conflict_over_an_input() -> None:
         "back: reads x in the backward",
         "x: may not be saved (overwritten)",
     )
-
-
-def test_unknown_solver() -> None:
-    problem = problems.chain()
-    message = "there is no solver 'scip'; take one of scipy, networkx"
-    with pytest.raises(OptionError, match=message):
-        minimum_cut(problem, problems.flat_prices(problem), solver="scip")
 
 
 def test_value_is_not_rounded() -> None:
@@ -170,7 +180,8 @@ def test_cut_equals_brute_force(data: st.DataObject, rules: bool) -> None:
     cut = minimum_cut(problem, prices)
     assert cut.value == best
     assert _cost(problem, prices, cut.saved) == best, "the save set alone must explain the cost"
-    assert cut == minimum_cut(problem, prices, solver="networkx")
+    names = problems.names(problem, cut.saved), problems.op_names(problem, cut.recomputed)
+    assert names == reference(problem, prices)
 
 
 @settings(max_examples=60)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import networkx as nx
 import pytest
 
 from fxremat.problem.types import Kind, Phase
@@ -15,7 +14,7 @@ def test_arcs_of_an_op_with_an_either_reader() -> None:
     problem = problems.either()
     arcs = [
         (a.tail, a.head, a.capacity, a.reason)
-        for a in build(problem, problems.flat_prices(problem)).arcs
+        for a in build(problem, problems.flat_prices(problem))
     ]
     assert arcs == [
         ("source", "op:matmul", 10.0, "matmul: recomputed"),
@@ -38,7 +37,7 @@ def test_arcs_of_an_op_with_an_either_reader() -> None:
 
 def test_rules_are_infinite_with_their_reason() -> None:
     problem = problems.conflict()
-    arcs = {(a.tail, a.head): a for a in build(problem, problems.flat_prices(problem)).arcs}
+    arcs = {(a.tail, a.head): a for a in build(problem, problems.flat_prices(problem))}
     fixed, kept = arcs["source", "op:drop"], arcs["op:fs", "value:s"]
     assert (fixed.capacity, fixed.reason) == (math.inf, "drop: may not be recomputed (random)")
     assert (kept.capacity, kept.reason) == (math.inf, "s: may not be saved (symbolic float)")
@@ -49,15 +48,13 @@ def test_the_first_reader_is_named() -> None:
     draft = problems.Draft().value("x", 8, kind=Kind.INPUT).value("d", 8).value("e", 8)
     draft.op("d = one x", 1, Phase.BACKWARD).op("e = two x", 1, Phase.BACKWARD)
     problem = draft.done()
-    reasons = [a.reason for a in build(problem, problems.flat_prices(problem)).arcs]
+    reasons = [a.reason for a in build(problem, problems.flat_prices(problem))]
     assert reasons == ["x: exists anyway", "one: reads x in the backward"]
 
 
 def test_unreachable_parts_are_left_out() -> None:
     problem = problems.diamond()
-    nodes = {
-        n for a in build(problem, problems.flat_prices(problem)).arcs for n in (a.tail, a.head)
-    }
+    nodes = {n for a in build(problem, problems.flat_prices(problem)) for n in (a.tail, a.head)}
     assert "value:l" in nodes
     assert "value:s" not in nodes
     assert not any("back" in n or n == "value:t" for n in nodes)
@@ -65,25 +62,16 @@ def test_unreachable_parts_are_left_out() -> None:
 
 def test_held_is_free() -> None:
     problem = problems.held()
-    arcs = {
-        a.head: a for a in build(problem, problems.flat_prices(problem)).arcs if a.tail[0] == "o"
-    }
+    arcs = {a.head: a for a in build(problem, problems.flat_prices(problem)) if a.tail[0] == "o"}
     assert (arcs["value:y"].capacity, arcs["value:y"].reason) == (
         0.0,
         "y: held by the caller anyway",
     )
 
 
-def test_networkx_form() -> None:
-    problem = problems.chain()
-    graph = build(problem, problems.flat_prices(problem)).to_networkx()
-    assert graph.edges["source", "op:fb"] == {"capacity": 2.0, "reason": "fb: recomputed"}
-    assert "capacity" not in graph.edges["value:a", "op:fb"]
-    value, (source_side, _) = nx.minimum_cut(graph, "source", "sink")
-    assert value == 6.0
-    assert "op:fc" in source_side
+def test_nothing_needed_has_no_arcs() -> None:
     empty = problems.nothing_needed()
-    assert set(build(empty, problems.flat_prices(empty)).to_networkx()) == {"source", "sink"}
+    assert build(empty, problems.flat_prices(empty)) == ()
 
 
 @pytest.mark.parametrize(

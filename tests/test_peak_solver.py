@@ -13,7 +13,7 @@ from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.bounds.peak import floor
 from fxremat.solver.pareto import Point
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 from tests import problems
 from tests.brute import (
     cheapest,

@@ -7,12 +7,12 @@ import random
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.bounds.peak import floor
-from fxremat.solver.flat import Table
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.flat import FlatProblem
+from fxremat.solver.peak_solver import PeakSolver
 from fxremat.solver.schedule.removal import SAVED
 from fxremat.solver.schedule.state import State
-from fxremat.solver.search.destroy import Ruins
-from fxremat.solver.search.evict import drain
+from fxremat.solver.search.destroy import Destroyer
+from fxremat.solver.search.evict import evict
 from fxremat.solver.seeds.cuts import baseline
 from tests import problems
 from tests.problems import Draft
@@ -37,11 +37,11 @@ def test_a_chain_that_only_the_backward_reads_is_hoisted_as_one() -> None:
     and g itself, the backward would hold t4, y and z, and e1 on top: 104 too.
     """
     problem = derivative_in_steps()
-    table = Table.of(problem)
+    flat = FlatProblem.of(problem)
     names = [op.name for op in problem.ops]
     f, g = names.index("f"), names.index("g")
-    assert table.hoist[g] == (f, g)
-    state = State(table, baseline(problem))
+    assert flat.hoist[g] == (f, g)
+    state = State(flat, baseline(problem))
     q = state.ops.index(g)
     change = state.removal(q)
     assert change is not None
@@ -63,9 +63,9 @@ def test_what_saves_the_same_chain_is_charged_once() -> None:
     draft.op("a = ga e", 1, Phase.DEFERRABLE).op("b = gb e", 1, Phase.DEFERRABLE).op("o = fo y", 1)
     draft.op("d1 = back1 t a", 1, Phase.BACKWARD).op("d2 = back2 d1 b", 1, Phase.BACKWARD)
     problem = draft.op("= output d2", 0.0, Phase.BACKWARD).done()
-    table = Table.of(problem)
+    flat = FlatProblem.of(problem)
     only_backward = [o for o, op in enumerate(problem.ops) if op.phase is Phase.BACKWARD]
-    state = State(table, only_backward)
+    state = State(flat, only_backward)
     assert state.cost == replay(problem, only_backward).recompute_seconds == 0
 
 
@@ -81,12 +81,12 @@ def test_runs_are_moved_to_where_more_room_is() -> None:
     draft.op("d1 = b1 t", 1, Phase.BACKWARD).op("d2 = b2 d1", 1, Phase.BACKWARD)
     draft.op("d3 = b3 d1 d2 r", 1, Phase.BACKWARD)
     problem = draft.op("= output d3", 0.0, Phase.BACKWARD).done()
-    table = Table.of(problem)
+    flat = FlatProblem.of(problem)
     fq, fr, _, b1, b2, b3, out = range(7)
-    late = State(table, [b1, b2, fq, fr, b3, out])
+    late = State(flat, [b1, b2, fq, fr, b3, out])
     assert late.peak == 40
-    assert drain(late, 31, thorough=False).peak == 40
-    moved = drain(late, 31)
+    assert evict(late, 31, thorough=False).peak == 40
+    moved = evict(late, 31)
     assert moved.schedule() == [b1, fq, fr, b2, b3, out]
     assert moved.peak == 31
 
@@ -105,17 +105,17 @@ def test_the_floor_counts_what_may_not_run_again() -> None:
     assert floor(problem) == PeakSolver(problem).least().peak
 
 
-def test_ruins_are_schedules_of_the_problem() -> None:
+def test_destroyed_plans_are_schedules_of_the_problem() -> None:
     problem = problems.chain()
-    table = Table.of(problem)
+    flat = FlatProblem.of(problem)
     rng = random.Random(0)
     start = PeakSolver(problem).solve(24)
     assert start is not None
     seen = set()
     for _ in range(200):
-        ruined = Ruins(table).ruin(State(table, start.schedule), 24, rng)
-        if ruined is not None:
-            replay(problem, ruined.schedule())
-            chains = ruined.chains.items()
+        destroyed = Destroyer(flat).destroy(State(flat, start.schedule), 24, rng)
+        if destroyed is not None:
+            replay(problem, destroyed.schedule())
+            chains = destroyed.chains.items()
             seen.add(frozenset(v for v, chain in chains if chain[0].start == SAVED))
     assert len(seen) >= 3

@@ -16,7 +16,7 @@ from benchmarks import (
 )
 from fxremat.problem.types import Problem
 from fxremat.solver.pareto import Point
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 
 def test_solver_table_falls_and_ends_above_the_floor(

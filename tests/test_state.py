@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fxremat.problem.replay import Timeline, replay
 from fxremat.problem.types import Problem
-from fxremat.solver.flat import Table
-from fxremat.solver.schedule.removal import SAVED, Copy, Removal
+from fxremat.solver.flat import FlatProblem
+from fxremat.solver.schedule.removal import SAVED, EditableCopy, Removal
 from fxremat.solver.schedule.state import State
 from tests import problems
 from tests.brute import random_schedule
@@ -34,7 +34,7 @@ def assert_equal(state: State, line: Timeline) -> None:
     assert [int(state.backward[q]) for q in live] == list(line.backward)
     if line.hoisted:
         return
-    places = [state.table.problem.forward.index(op) for op in line.order]
+    places = [state.flat.problem.forward.index(op) for op in line.order]
     assert [int(state.forward[p]) for p in places] == list(line.forward)
     assert state.cost == pytest.approx(line.recompute_seconds)
     assert state.peak == line.peak
@@ -44,7 +44,7 @@ def assert_equal(state: State, line: Timeline) -> None:
 @given(random_problems(rules=True), RANDOM)
 def test_a_state_equals_replay(problem: Problem, rng: random.Random) -> None:
     schedule = legal(problem, rng)
-    assert_equal(State(Table.of(problem), schedule), replay(problem, schedule))
+    assert_equal(State(FlatProblem.of(problem), schedule), replay(problem, schedule))
 
 
 def raised(after: State, before: tuple[list[int], list[int]], limit: int) -> bool:
@@ -58,21 +58,21 @@ def raised(after: State, before: tuple[list[int], list[int]], limit: int) -> boo
 @settings(max_examples=150)
 @given(random_problems(rules=True), RANDOM)
 def test_removals_equal_a_fresh_state(problem: Problem, rng: random.Random) -> None:
-    table = Table.of(problem)
-    state = State(table, legal(problem, rng))
+    flat = FlatProblem.of(problem)
+    state = State(flat, legal(problem, rng))
     for _ in range(20):
-        runs = [q for q, op in enumerate(state.ops) if op >= 0 and not table.is_backward[op]]
+        runs = [q for q, op in enumerate(state.ops) if op >= 0 and not flat.is_backward[op]]
         change = state.removal(rng.choice(runs)) if runs else None
         if change is None:
             continue
         limit = state.peak + rng.choice((0, rng.randint(-30, 30)))
-        fits = state.fits(change, limit)
+        fits = state.blocked(change, limit) is None
         before = state.backward.tolist(), state.forward.tolist()
         seconds = state.seconds
         state.commit(change)
         assert fits != raised(state, before, limit)
         assert state.seconds == pytest.approx(seconds - change.gain)
-        fresh = State(table, state.schedule())
+        fresh = State(flat, state.schedule())
         live = [q for q, op in enumerate(state.ops) if op >= 0]
         assert state.backward[live].tolist() == fresh.backward.tolist()
         assert state.forward.tolist() == fresh.forward.tolist()
@@ -80,7 +80,7 @@ def test_removals_equal_a_fresh_state(problem: Problem, rng: random.Random) -> N
         assert_equal(state, replay(problem, state.schedule()))
 
 
-def first_copy(state: State, value: int) -> Copy:
+def first_copy(state: State, value: int) -> EditableCopy:
     return next(copy for copy in state.copies() if copy.value == value)
 
 
@@ -93,7 +93,7 @@ def _removal(state: State, q: int) -> Removal:
 def test_a_removal_tells_what_dies_with_it() -> None:
     """fa fb c_back fb b_back ..: dropping the only fb takes fa along, which served it alone."""
     problem = problems.chain()
-    state = State(Table.of(problem), [0, 1, 3, 4, 0, 5, 6])
+    state = State(FlatProblem.of(problem), [0, 1, 3, 4, 0, 5, 6])
     change = _removal(state, 1)
     assert change.dead == [1, 0]
     assert change.gain == 3  # fb 2, fa 1
@@ -106,14 +106,14 @@ def test_a_removal_tells_what_dies_with_it() -> None:
 
 def test_a_removal_stretches_the_copy_before() -> None:
     """Dropping the second fa lets the first copy of a live on to a_back."""
-    state = State(Table.of(problems.chain()), [0, 1, 3, 4, 0, 5, 6])
+    state = State(FlatProblem.of(problems.chain()), [0, 1, 3, 4, 0, 5, 6])
     change = _removal(state, 4)
     assert (change.dead, change.gain) == ([4], 1)
     first = first_copy(state, 1)
     assert change.moves[0][1] is first
     # at c_back: t4 b8 c3 d_c4, and now a8; 27 in all
-    assert not state.fits(change, 26)
-    assert state.fits(change, 28)
+    assert state.blocked(change, 26) is not None
+    assert state.blocked(change, 28) is None
     state.commit(change)
     assert first.uses == [1, 5]
     # fa: t4 a8 c3; fb: + b8; c_back: + d_c4; b_back: t4 a8 b8 d_c4 d_b4; the dead run; then as ever
@@ -121,12 +121,12 @@ def test_a_removal_stretches_the_copy_before() -> None:
 
 
 def test_what_may_not_be_saved_is_not_removed() -> None:
-    state = State(Table.of(problems.unsaveable()), [1, 2, 3])
+    state = State(FlatProblem.of(problems.unsaveable()), [1, 2, 3])
     assert state.removal(0) is None
 
 
 def test_overflow_counts_all_positions() -> None:
     # forward 8 16 19, backward 27 28 20 8
-    state = State(Table.of(problems.chain()), [3, 4, 5, 6])
+    state = State(FlatProblem.of(problems.chain()), [3, 4, 5, 6])
     assert state.peak == 28
     assert [state.overflow(limit) for limit in (28, 27, 20, 18)] == [0, 1, 15, 1 + 9 + 10 + 2]

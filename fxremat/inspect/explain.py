@@ -20,7 +20,7 @@ from fxremat.problem.context import Context
 from fxremat.problem.liveness import Holding, Interval, Occupancy, occupancy
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Problem
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 from fxremat.solver.seeds.cuts import baseline
 
 __all__ = ["Explainer", "Flip", "Worth", "explain"]
@@ -209,7 +209,7 @@ class Explainer:
 
     def at_peak(self, count: int = TOP) -> list[Interval]:
         """The largest copies that are live where most is live."""
-        return self.occupancy.at(self.occupancy.peak)[:count]
+        return self.occupancy.at(self.occupancy.peak_position)[:count]
 
     # In words.
 
@@ -279,11 +279,12 @@ class Explainer:
     def summary(self) -> str:
         """The plan's peak: where it is, what is live there, what memory is worth there."""
         line = self.occupancy
-        op = self.problem.ops[line.ops[line.peak]].name if line.ops else "nothing"
-        half = "forward" if line.peak < line.boundary else "backward"
+        op = self.problem.ops[line.ops[line.peak_position]].name if line.ops else "nothing"
+        half = "forward" if line.peak_position < line.boundary else "backward"
         lines = [f"peak       {self._within} in the {half}, while {op} runs"]
-        if line.ops and line.workspace[line.peak]:
-            lines.append(f"           {format_bytes(line.workspace[line.peak])} of it is workspace")
+        workspace = line.workspace[line.peak_position] if line.ops else 0
+        if workspace:
+            lines.append(f"           {format_bytes(workspace)} of it is workspace")
         lines.append(f"worth      {self.worth()}")
         lines.append("largest at the peak:")
         for one in self.at_peak():

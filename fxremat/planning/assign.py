@@ -19,7 +19,7 @@ from fxremat.plans.plan import Plan
 from fxremat.problem.context import Context
 from fxremat.problem.types import Problem
 from fxremat.solver.mincut.holding import hold_at_most, saved_bytes
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 from fxremat.solver.seeds.cuts import baseline
 
 __all__ = ["ALONE", "Call", "Room", "Share", "assign", "hold", "most_saved"]

@@ -16,11 +16,11 @@ from fxremat.plans.frontier import Frontier
 from fxremat.plans.parts import SavedValue
 from fxremat.plans.plan import Plan
 from fxremat.problem.context import Context
-from fxremat.problem.fused_values import fresh
+from fxremat.problem.fused_values import recompute_fused_values
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Phase, Problem
 from fxremat.solver.pareto import Point
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 __all__ = ["Planner", "planner_of", "reader_of"]
 
@@ -67,7 +67,7 @@ class Planner:
             complete: no time limit stopped the search; the solver knows by default.
         """
         problem = self.context.problem
-        schedule = fresh(problem, point.schedule)
+        schedule = recompute_fused_values(problem, point.schedule)
         timeline = replay(problem, schedule)
         names = [op.name for op in problem.ops]
         return Plan(

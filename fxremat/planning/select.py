@@ -19,7 +19,7 @@ from fxremat.plans.plan import Plan
 from fxremat.problem.liveness import occupancy
 from fxremat.solver.exact.solve import solve_several
 from fxremat.solver.pareto import Point
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 __all__ = ["decide"]
 
@@ -103,10 +103,10 @@ def _prove(
 def _too_small(solver: PeakSolver, limit: int, least: Point) -> str:
     problem = solver.problem
     line = occupancy(problem, least.schedule)
-    where = problem.ops[line.ops[line.peak]].name
+    where = problem.ops[line.ops[line.peak_position]].name
     live = ", ".join(
         f"{problem.values[i.value].name} ({format_bytes(i.nbytes)})"
-        for i in line.at(line.peak)[:NAMED]
+        for i in line.at(line.peak_position)[:NAMED]
     )
     return (
         f"no plan found within {limit} bytes ({format_bytes(limit)}); the least peak found is "

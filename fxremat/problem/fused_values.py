@@ -1,9 +1,9 @@
-"""Schedules in which values that take no memory are computed from what is there.
+"""Schedules in which fused values are computed from the latest copies of what they read.
 
-A value that is computed within the kernels that read it (:mod:`fxremat.frontend.fusion`) has no
-bytes, so nothing in a schedule tells when it ends: its readers may read it long after what it was
-computed from has been dropped and made again. In the code it would hold the old copy. So it is
-computed again, at its small price, by the side of the new one.
+A fused value is computed within the kernels that read it (:mod:`fxremat.frontend.fusion`) and takes
+no memory. So a schedule may read it after its sources were dropped and recomputed. The generated
+code would then keep the old copy of a source alive, which the replay does not count. To prevent
+that, the op of the fused value runs again from the new copy, at its small price.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 from fxremat.problem.types import Phase, Problem
 
-__all__ = ["FUSED", "fresh"]
+__all__ = ["FUSED", "recompute_fused_values"]
 
 FUSED = "it is computed within the kernels that read it"  # why such a value may not be saved
 
 
-def fresh(problem: Problem, schedule: Sequence[int]) -> tuple[int, ...]:
-    """A schedule with further runs of ops whose result takes no memory, where theirs are stale.
+def recompute_fused_values(problem: Problem, schedule: Sequence[int]) -> tuple[int, ...]:
+    """A schedule with further runs of the ops of fused values where a source is a newer copy.
 
     Args:
         problem: the problem.

@@ -67,7 +67,7 @@ class Occupancy:
     levels: tuple[int, ...]
 
     @cached_property
-    def peak(self) -> int:
+    def peak_position(self) -> int:
         """The first position at which most is live."""
         return max(range(len(self.levels)), key=lambda p: self.levels[p], default=0)
 

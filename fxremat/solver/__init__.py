@@ -1,4 +1,4 @@
-"""What to save and what to recompute, and when: :class:`fxremat.solver.peak.PeakSolver`.
+"""What to save and what to recompute, and when: :class:`fxremat.solver.peak_solver.PeakSolver`.
 
 May import ``base`` and ``problem``, never torch.
 """

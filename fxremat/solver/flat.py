@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from fxremat.problem.types import Kind, Phase, Problem
 
-__all__ = ["Ints", "Table"]
+__all__ = ["FlatProblem", "Ints"]
 
 REPEATS = 30  # runs of each op of the forward that a schedule may have on average
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Table:
+class FlatProblem:
     """What the inner loops of a solver look up.
 
     *Tracked* values are those computed by forward and DEFERRABLE ops: the ones a plan decides
@@ -26,24 +26,25 @@ class Table:
         problem: the problem.
         reads: for each op the tracked values it reads when the schedule runs it.
         makes: for each op the tracked values it makes.
-        seconds, workspace: for each op when the schedule runs it.
+        seconds: for each op the time of one run.
+        workspace: for each op the bytes that it holds on top when the schedule runs it.
         is_backward: whether an op is a backward op.
-        rerun: whether an op may be put into the schedule once more.
+        can_rerun: whether an op may be put into the schedule once more.
         producer: for each value its op, or -1.
-        nbytes: for each value what one copy of it costs.
-        saving: for each value what saving it costs; 0 if it is alive anyway.
+        nbytes: for each value the bytes of one copy.
+        saving_bytes: for each value the bytes that saving it adds; 0 if it is alive anyway.
         saveable: whether a value may be saved.
         hoist: for each DEFERRABLE or REPLAY_SUPPORT op the ops to move into the forward to save its
             result, in order, ending with it; () if that is impossible, and for other ops.
-        passing: for each DEFERRABLE op the bytes that only its hoisting holds in the forward, as
-            spans.
-        before, at: bytes of backward values that are live just before the k-th backward op, and
-            while it runs, its workspace included.
+        hoist_spans: for each such op what else the forward then holds: results within ``hoist``,
+            as first and last position in the forward, and bytes.
+        base_before: bytes of backward values that are live just before the k-th backward op.
+        base_at: bytes of backward values that are live while it runs, its workspace included.
         forward: live bytes at each position of the forward if nothing is saved.
         born, last: positions in the forward at which a value is made and last read.
-        floor_seconds: time of the DEFERRABLE ops that every plan runs once.
-        local: for each backward op the bytes that are live in every plan while it runs.
-        longest: longest schedule considered (30 runs for each forward op).
+        unavoidable_seconds: time of the DEFERRABLE ops that every plan runs once.
+        op_floor: for each backward op the bytes that are live in every plan while it runs.
+        max_length: longest schedule considered: 30 runs for each forward op.
     """
 
     problem: Problem
@@ -52,24 +53,24 @@ class Table:
     seconds: list[float]
     workspace: list[int]
     is_backward: list[bool]
-    rerun: list[bool]
+    can_rerun: list[bool]
     producer: tuple[int, ...]
     nbytes: list[int]
-    saving: list[int]
+    saving_bytes: list[int]
     saveable: list[bool]
     hoist: list[tuple[int, ...]]
-    passing: list[list[tuple[int, int, int]]]
-    before: list[int]
-    at: list[int]
+    hoist_spans: list[list[tuple[int, int, int]]]
+    base_before: list[int]
+    base_at: list[int]
     forward: Ints
     born: list[int]
     last: list[int]
-    floor_seconds: float
-    local: list[int]
-    longest: int
+    unavoidable_seconds: float
+    op_floor: list[int]
+    max_length: int
 
     @classmethod
-    def of(cls, problem: Problem) -> Table:
+    def of(cls, problem: Problem) -> FlatProblem:
         """Lay out a problem."""
         ops, values = problem.ops, problem.values
         tracked = _tracked(problem)
@@ -85,27 +86,27 @@ class Table:
             seconds=[o.seconds for o in ops],
             workspace=[o.workspace + o.replay_workspace for o in ops],
             is_backward=[o.phase is Phase.BACKWARD for o in ops],
-            rerun=[o.phase in (Phase.FORWARD, Phase.DEFERRABLE) and not o.fixed for o in ops],
+            can_rerun=[o.phase in (Phase.FORWARD, Phase.DEFERRABLE) and not o.fixed for o in ops],
             producer=problem.producer,
             nbytes=[v.nbytes for v in values],
-            saving=saving,
+            saving_bytes=saving,
             saveable=[
                 tracked[i] and not v.unsaveable and _reachable(problem, i, hoist)
                 for i, v in enumerate(values)
             ],
             hoist=hoist,
-            passing=[_passing(problem, chain, born) for chain in hoist],
-            before=before,
-            at=at,
+            hoist_spans=[_hoist_spans(problem, chain, born) for chain in hoist],
+            base_before=before,
+            base_at=at,
             forward=forward,
             born=born,
             last=last,
-            floor_seconds=sum(ops[o].seconds for o in problem.required),
-            local=[
+            unavoidable_seconds=sum(ops[o].seconds for o in problem.required),
+            op_floor=[
                 b + sum(saving[v] for v in reads[o])
                 for b, o in zip(at, problem.backward, strict=True)
             ],
-            longest=len(problem.backward) + REPEATS * len(problem.forward),
+            max_length=len(problem.backward) + REPEATS * len(problem.forward),
         )
 
 
@@ -165,7 +166,7 @@ def _forward_base(problem: Problem) -> tuple[Ints, list[int], list[int]]:
 
 
 def _hoists(problem: Problem, born: list[int], last: list[int]) -> list[tuple[int, ...]]:
-    """The ops to run in the forward for each DEFERRABLE op that can go there without much ado.
+    """For each DEFERRABLE op that can go there at no other price the ops to run in the forward.
 
     Each of them reads forward values that are still live right before it, so running it early
     extends no life of theirs beyond its own position, and results of others of them.
@@ -194,7 +195,7 @@ def _hoists(problem: Problem, born: list[int], last: list[int]) -> list[tuple[in
     return found
 
 
-def _passing(
+def _hoist_spans(
     problem: Problem, chain: tuple[int, ...], born: list[int]
 ) -> list[tuple[int, int, int]]:
     """Bytes of results within a chain of hoisted ops, from their making to their last reader."""

@@ -73,11 +73,6 @@ class Pool:
         at = bisect_right(self.points, limit, key=lambda p: p.peak)
         return self.points[at - 1] if at else None
 
-    def above(self, limit: int, count: int) -> list[Point]:
-        """The plans whose peaks lie just above a limit, nearest first."""
-        at = bisect_right(self.points, limit, key=lambda p: p.peak)
-        return self.points[at : at + count]
-
     @property
     def least(self) -> Point:
         """The plan with the lowest peak."""

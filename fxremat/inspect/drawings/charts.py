@@ -99,11 +99,11 @@ def timeline_chart(plan: Plan, path: str | PathLike[str]) -> None:
             axes.axhline(plan.budget / scale, color=PICKED, linestyle="--", linewidth=1.3)
             _say(axes, 0.005, plan.budget / scale, f"budget {format_bytes(plan.budget)}", PICKED)
         _split(axes, line.boundary, len(line.ops))
-        top = line.levels[line.peak] / scale if line.levels else 0.0
-        axes.plot([line.peak], [top], "v", color=INK, markersize=6)
+        top = line.levels[line.peak_position] / scale if line.levels else 0.0
+        axes.plot([line.peak_position], [top], "v", color=INK, markersize=6)
         axes.annotate(
             f"peak {format_bytes(plan.predicted_peak)}",
-            (line.peak, top),
+            (line.peak_position, top),
             xytext=(0, 9),
             textcoords="offset points",
             ha="center",

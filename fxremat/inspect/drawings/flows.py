@@ -47,7 +47,7 @@ def flow_network(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph:
     graph.add_node("sink", **_hub("sink"))
     needed = frozenset(v for reads in facts.reads for v in reads)
     # Names of values and ops may be the same, so each has its word before it.
-    for arc in build(problem, _prices(problem, price)).arcs:
+    for arc in build(problem, _prices(problem, price)):
         for end in (arc.tail, arc.head):
             if end not in graph:
                 graph.add_node(end, **_node(facts, end, needed))

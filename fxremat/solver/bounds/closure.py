@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fxremat.problem.types import Op, Phase, Problem
-from fxremat.solver.flat import Table
+from fxremat.solver.flat import FlatProblem
 from fxremat.solver.mincut.cutter import Cutter
 
 __all__ = ["BOUNDARY", "Moment", "moment"]
@@ -29,7 +29,8 @@ class Moment:
 
     Attributes:
         base: bytes that are live in every plan at that moment.
-        nbytes: for each value what it adds if it is live; 0 if it is in ``base`` or held.
+        nbytes: for each value the bytes that it adds to ``base`` if it is live at that moment: 0 if
+            ``base`` counts it already, or if it is returned by the forward.
         ops: the ops of the problem that the ops of the cutter's problem stand for.
         cutter: cuts the problem of what is needed later.
     """
@@ -40,23 +41,23 @@ class Moment:
     cutter: Cutter
 
 
-def moment(problem: Problem, table: Table, index: int) -> Moment:
+def moment(flat: FlatProblem, index: int) -> Moment:
     """The moment at which the backward op at a place runs, or BOUNDARY, at which the forward ends.
 
     At the boundary the moment is the last position of the forward: what is live later is what has
     been saved, and values that the forward's last op still reads are among the base.
     """
-    at = len(table.forward) - 1
+    problem, at = flat.problem, len(flat.forward) - 1
     if index == BOUNDARY:
-        base = int(table.forward[at]) if at >= 0 else 0
-        own = [v for v, last in enumerate(table.last) if last >= at]
-        wanted = [v for op in problem.backward for v in table.reads[op]]
+        base = int(flat.forward[at]) if at >= 0 else 0
+        own = [v for v, last in enumerate(flat.last) if last >= at]
+        wanted = [v for op in problem.backward for v in flat.reads[op]]
     else:
-        base = table.at[index]
-        own = list(table.reads[problem.backward[index]])
-        base += sum(table.saving[v] for v in own)
-        wanted = [v for op in problem.backward[index + 1 :] for v in table.reads[op]]
-    counted = list(table.saving)
+        base = flat.base_at[index]
+        own = list(flat.reads[problem.backward[index]])
+        base += sum(flat.saving_bytes[v] for v in own)
+        wanted = [v for op in problem.backward[index + 1 :] for v in flat.reads[op]]
+    counted = list(flat.saving_bytes)
     for value in own:
         counted[value] = 0
     later, ops = _later(problem, wanted, index == BOUNDARY)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.bounds.closure import BOUNDARY, moment
-from fxremat.solver.flat import Table
+from fxremat.solver.flat import FlatProblem
 from fxremat.solver.mincut.network import Prices
 
 __all__ = ["floor"]
@@ -19,26 +19,26 @@ __all__ = ["floor"]
 MOMENTS = 12  # at which the fewest bytes are looked for, besides the end of the forward
 
 
-def floor(problem: Problem, table: Table | None = None) -> int:
+def floor(problem: Problem, flat: FlatProblem | None = None) -> int:
     """A peak in bytes below which no plan can go.
 
     Raises:
         InfeasibleError: if some value may be neither saved nor recomputed, so there is no plan.
     """
-    table = table or Table.of(problem)
-    local = table.local
+    flat = flat or FlatProblem.of(problem)
+    local = flat.op_floor
     most = max(max(local, default=0), _forward(problem))
     if not any(op.fixed and op.phase is Phase.FORWARD for op in problem.ops):
         return most
     count = len(local)
     even = {count * i // MOMENTS for i in range(MOMENTS)} if count else set()
     dear = sorted(range(count), key=lambda k: -local[k])[:MOMENTS]
-    return max(most, *(_moment(problem, table, k) for k in (BOUNDARY, *sorted({*even, *dear}))))
+    return max(most, *(_moment(flat, k) for k in (BOUNDARY, *sorted({*even, *dear}))))
 
 
-def _moment(problem: Problem, table: Table, index: int) -> int:
+def _moment(flat: FlatProblem, index: int) -> int:
     """The fewest bytes that are live at one moment."""
-    at = moment(problem, table, index)
+    at = moment(flat, index)
     unit = 1.0 / (sum(at.nbytes) + 1)
     prices = Prices((0.0,) * (len(at.ops) + 1), tuple(unit * nbytes for nbytes in at.nbytes))
     cut = at.cutter.cut(prices)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from fxremat.problem.types import Problem
 from fxremat.solver.bounds.closure import BOUNDARY, Moment, moment
-from fxremat.solver.flat import Table
+from fxremat.solver.flat import FlatProblem
 from fxremat.solver.mincut.network import Prices
 
 __all__ = ["Dual", "TimeBound"]
@@ -51,35 +51,33 @@ class TimeBound:
     live if nothing is recomputed, if everything is, and halfway.
 
     Args:
-        problem: the problem.
-        table: the problem laid out.
+        flat: the problem laid out.
         live: bytes that are live while each backward op runs if nothing is recomputed.
     """
 
-    def __init__(self, problem: Problem, table: Table, live: Sequence[int]) -> None:
-        self.problem = problem
-        self.table = table
-        self._moments = [BOUNDARY, *_moments(table, live)]
+    def __init__(self, flat: FlatProblem, live: Sequence[int]) -> None:
+        self.flat = flat
+        self._moments = [BOUNDARY, *_moments(flat, live)]
         self._laid_out: dict[int, Moment] = {}
         self._found: dict[int, Dual] = {}
 
     def at(self, limit: int) -> Dual:
         """The best bound on the recompute time of plans whose peak is within a limit (bytes)."""
         if limit not in self._found:
-            duals = (_dual(self.problem, self._moment(k), limit) for k in self._moments)
+            duals = (_dual(self.flat.problem, self._moment(k), limit) for k in self._moments)
             self._found[limit] = max(duals, key=lambda d: d.seconds)
         return self._found[limit]
 
     def _moment(self, index: int) -> Moment:
         if index not in self._laid_out:
-            self._laid_out[index] = moment(self.problem, self.table, index)
+            self._laid_out[index] = moment(self.flat, index)
         return self._laid_out[index]
 
 
-def _moments(table: Table, live: Sequence[int]) -> list[int]:
+def _moments(flat: FlatProblem, live: Sequence[int]) -> list[int]:
     chosen: dict[int, None] = {}
     for weight in (1.0, 0.5, 0.0):
-        score = [weight * a + (1 - weight) * b for a, b in zip(live, table.local, strict=True)]
+        score = [weight * a + (1 - weight) * b for a, b in zip(live, flat.op_floor, strict=True)]
         ranked = sorted(range(len(score)), key=lambda k: -score[k])
         chosen.update(dict.fromkeys(ranked[:MOMENTS]))
     return list(chosen)

@@ -19,7 +19,7 @@ class Formulation(ABC):
 
     def __init__(self, stages: Stages) -> None:
         self.stages, self.model = stages, Model()
-        self.problem, self.table = stages.problem, stages.table
+        self.problem, self.flat = stages.problem, stages.flat
         self._when: dict[int, list[int]] = {}  # stages in which each op may run
         self._hoists: dict[int, Linear] = {}
 
@@ -53,7 +53,7 @@ class Formulation(ABC):
 
     def _just_in_time(self, op: int) -> list[int]:
         """Let an op run only in stages that use a result; the ops that read one, ascending."""
-        outputs = [v for v in self.table.makes[op] if not self.stages.free[v]]
+        outputs = [v for v in self.flat.makes[op] if not self.stages.free[v]]
         direct = {k for v in outputs for k in self.stages.direct[v]}
         users = sorted({w for v in outputs for w in self.stages.users[v]})
         for k in self._when[op]:
@@ -64,7 +64,7 @@ class Formulation(ABC):
     def _hoist_inputs(self, op: int) -> None:
         """Let the DEFERRABLE ops that an op reads run in the forward if it does."""
         own = self.hoisted(op)
-        for v in self.table.reads[op] if not own.is_zero else ():
+        for v in self.flat.reads[op] if not own.is_zero else ():
             above = self._hoists.get(self.problem.producer[v])
             if above is not None:
                 self.model.at_least(above, own)

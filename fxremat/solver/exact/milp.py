@@ -1,28 +1,30 @@
-"""Mixed-integer linear programs, built row by row and solved by HiGHS through scipy."""
+"""Mixed-integer linear programs, built row by row and solved by HiGHS."""
 
 from __future__ import annotations
 
-import ctypes
 import math
-import os
-import sys
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
+import highspy
 import numpy as np
+from highspy import HighsModelStatus, HighsVarType, MatrixFormat
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array, hstack
 
-__all__ = ["ONE", "ZERO", "Linear", "Model", "Solved", "total"]
+__all__ = ["ONE", "ZERO", "Linear", "Model", "Solution", "total"]
 
 Floats = NDArray[np.float64]
-ROW = 1e3  # largest coefficient of a row of bytes after scaling
-GAP = 2e-6  # the solver's absolute gap, and a little
+LARGEST = 1e3  # largest coefficient of a row of bytes after scaling
+CLOSED = 2e-6  # HiGHS's absolute gap, and a little
 SLACK = 1e-6  # share of the largest coefficient by which rows of bytes are loosened
+
+
+class _Highs(highspy.Highs):
+    """HiGHS without its log."""
+
+    def enableCallbacks(self) -> None:
+        """Called by the constructor; registering callbacks would already print a banner."""
+        self.silent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def total(parts: Iterable[Linear]) -> Linear:
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class Solution:
     """What one call of the solver says.
 
     Attributes:
@@ -85,24 +87,20 @@ class Model:
 
     def __init__(self) -> None:
         self.cost: list[float] = []
-        self.whole: list[int] = []
+        self.whole: list[bool] = []
         self.constant = 0.0
-        self.impossible = False
         self._defined: list[tuple[int, list[Linear]]] = []
-        self._index: list[int] = []
-        self._data: list[float] = []
-        self._ends: list[int] = [0]
-        self._rhs: list[float] = []
+        self._index: list[int] = []  # of the variables of all rows, one row after the other
+        self._factors: list[float] = []
+        self._starts: list[int] = [0]
+        self._most: list[float] = []
 
     def binary(self) -> Linear:
         """A new variable that is 0 or 1."""
-        return self._new(1)
+        return self.share(whole=True)
 
-    def share(self) -> Linear:
+    def share(self, *, whole: bool = False) -> Linear:
         """A new variable between 0 and 1."""
-        return self._new(0)
-
-    def _new(self, whole: int) -> Linear:
         self.cost.append(0.0)
         self.whole.append(whole)
         return Linear(0.0, ((len(self.cost) - 1, 1.0),))
@@ -118,12 +116,10 @@ class Model:
         room = bound - expression.const
         if sum(c for _, c in expression.terms if c > 0) <= room:
             return
-        if sum(c for _, c in expression.terms if c < 0) > room + 1e-9:
-            self.impossible = True
         self._index += [i for i, _ in expression.terms]
-        self._data += [c for _, c in expression.terms]
-        self._ends.append(len(self._index))
-        self._rhs.append(room)
+        self._factors += [c for _, c in expression.terms]
+        self._starts.append(len(self._index))
+        self._most.append(room)
 
     def at_least(self, expression: Linear, bound: Linear) -> None:
         """Demand that an expression is at least another."""
@@ -137,13 +133,10 @@ class Model:
         """
         room = limit - round(bytes_.const)
         units = [round(abs(c)) for _, c in bytes_.terms]
-        most = max(units, default=0)
-        if not most:
-            self.impossible = self.impossible or room < 0
-            return
-        unit = math.gcd(*units)
+        most = max(units, default=1)
+        unit = math.gcd(*units) or 1
         right = (room // unit) * unit + min(0.5 * unit, SLACK * most)
-        scale = min(1.0, ROW / most)
+        scale = min(1.0, LARGEST / most)
         terms = tuple((i, c * scale) for i, c in bytes_.terms)
         self.at_most(Linear(0.0, terms), right * scale)
 
@@ -192,80 +185,47 @@ class Model:
         terms = tuple((i, 1.0 if positive else -1.0) for i, positive in chosen)
         self.at_most(Linear(0.0, terms), sum(positive for _, positive in chosen) - 1.0)
 
-    def solve(self, seconds: float, gap: float, cutoff: float, nodes: int | None = None) -> Solved:
+    def solve(
+        self, seconds: float, gap: float, cutoff: float, nodes: int | None = None
+    ) -> Solution:
         """Minimize, within seconds and to a relative gap, where the objective is below a cutoff.
 
         A limit on the nodes of the branch and bound stops at the same place on every machine.
-
-        With a finite cutoff one more variable says whether there is such a point; without, all
-        variables are 0 at the price of the cutoff. So there is a feasible point from the start, and
-        the solver reports its bound even if it runs out of time.
         """
-        if self.impossible:
-            return Solved(None, math.inf, closed=True)
-        finite = cutoff < math.inf
-        price = max(cutoff - self.constant, 0.0) if finite else 0.0
-        deadline = time.monotonic() + seconds
-        count = len(self.cost)
-        least = np.zeros(count + 1)
-        least[-1] = not finite
-        cost = np.array([*self.cost, -price])
-        program = {
-            "c": cost,
-            "bounds": Bounds(least, np.ones(count + 1)),
-            "constraints": self._rows(),
-        }
-        options = {"time_limit": seconds, "mip_rel_gap": gap}
+        if not any(self.whole):
+            self.binary()  # else HiGHS would solve a linear program, which reports otherwise
+        highs = _Highs()  # type: ignore[no-untyped-call]
+        highs.setOptionValue("parallel", "off")  # one program, one solution on every machine
+        highs.setOptionValue("time_limit", seconds)
+        highs.setOptionValue("mip_rel_gap", gap)
+        highs.setOptionValue("objective_bound", cutoff)
         if nodes is not None:
-            options["node_limit"] = nodes
-        with _silent():
-            found = milp(**program, integrality=np.array([*self.whole, 1]), options=options)
-        if found.status == 2:
-            return Solved(None, math.inf, closed=True)
-        if found.x is None:
-            left = max(deadline - time.monotonic(), 1.0)
-            with _silent():
-                found = milp(**program, options={"time_limit": left})
-            bound = -math.inf if found.x is None else float(found.fun)
-            return Solved(None, bound + price + self.constant, closed=False)
-        bound = float(found.mip_dual_bound)
-        closed = found.status == 0 and float(found.fun) - bound <= GAP
-        if found.x[-1] < 0.5:
-            found_bound = math.inf if closed else bound + price + self.constant
-            return Solved(None, found_bound, closed)
-        return Solved(self.rounded(found.x), bound + price + self.constant, closed)
+            highs.setOptionValue("mip_max_nodes", nodes)
+        highs.passModel(self._program())
+        highs.run()
+        status, info = highs.getModelStatus(), highs.getInfo()
+        if status == HighsModelStatus.kInfeasible:
+            return Solution(None, math.inf, closed=True)
+        solution = highs.getSolution()
+        if not solution.value_valid:
+            return Solution(None, info.mip_dual_bound, closed=False)
+        reached = info.objective_function_value - info.mip_dual_bound <= CLOSED
+        closed = status == HighsModelStatus.kOptimal and reached
+        return Solution(self.rounded(np.array(solution.col_value)), info.mip_dual_bound, closed)
 
-    def _rows(self) -> LinearConstraint:
-        count = len(self.cost)
-        right = np.array(self._rhs)
-        least = np.minimum(right, 0.0)[:, None]
-        data, ends = np.array(self._data), np.array(self._ends, dtype=np.int32)
-        index = np.array(self._index, dtype=np.int32)
-        matrix = csr_array((data, index, ends), shape=(len(right), count))
-        whole = hstack([matrix, csr_array(-least)], format="csr")
-        return LinearConstraint(whole, -np.inf, np.maximum(right, 0.0))
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Without the lines for developers that HiGHS prints to stdout past Python and its options."""
-    if os.name != "posix":
-        yield
-        return
-    libc = ctypes.CDLL(None)
-    if sys.stdout is not None:
-        sys.stdout.flush()
-    libc.fflush(None)
-    try:
-        kept = os.dup(1)
-    except OSError:  # stdout is closed
-        yield
-        return
-    with Path(os.devnull).open("w") as nothing:
-        os.dup2(nothing.fileno(), 1)
-    try:
-        yield
-    finally:
-        libc.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
+    def _program(self) -> highspy.HighsLp:
+        program = highspy.HighsLp()
+        columns, rows = len(self.cost), len(self._most)
+        program.num_col_, program.num_row_ = columns, rows
+        program.offset_, program.col_cost_ = self.constant, np.array(self.cost)
+        program.col_lower_, program.col_upper_ = np.zeros(columns), np.ones(columns)
+        program.row_lower_ = np.full(rows, -highspy.kHighsInf)
+        program.row_upper_ = np.array(self._most)
+        program.integrality_ = [
+            HighsVarType.kInteger if whole else HighsVarType.kContinuous for whole in self.whole
+        ]
+        matrix = program.a_matrix_
+        matrix.format_ = MatrixFormat.kRowwise
+        matrix.start_, matrix.index_ = np.array(self._starts), np.array(self._index)
+        matrix.value_ = np.array(self._factors)
+        return program

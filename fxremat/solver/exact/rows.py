@@ -19,7 +19,7 @@ class Rows:
     def __init__(self, formulation: Formulation, limit: int) -> None:
         self.form, self.model, self.limit = formulation, formulation.model, limit
         self.stages = formulation.stages
-        self.problem, self.table = self.stages.problem, self.stages.table
+        self.problem, self.flat = self.stages.problem, self.stages.flat
         self.known: dict[tuple[str, int, int], Linear] = {}
         self.front_at = {o: p for p, o in enumerate(self.problem.forward)}
         for stage in range(START, len(self.stages.ends)):
@@ -27,8 +27,8 @@ class Rows:
         most = -1
         for p in reversed(range(len(self.problem.forward))):
             forward = self.problem.ops[self.problem.forward[p]].phase is Phase.FORWARD
-            if forward and self.table.forward[p] > most:
-                most = int(self.table.forward[p])
+            if forward and self.flat.forward[p] > most:
+                most = int(self.flat.forward[p])
                 self._add(("front", p, 0), self._front(p))
 
     def missed(self, schedule: Sequence[int], x: Floats) -> None:
@@ -61,14 +61,14 @@ class Rows:
 
     def _stage(self, stage: int) -> None:
         at, later = self.stages.bases(stage)
-        form, nbytes = self.form, self.table.nbytes
+        form, nbytes = self.form, self.flat.nbytes
         kept = {v: form.after(v, stage) for v in self.stages.values}
         kept = {v: e for v, e in kept.items() if not e.is_zero}
         row = [e * nbytes[v] for v, e in kept.items()]
         self._add(("fold", stage, 0), total([Linear(later), *row]))
         if stage < 0:
             return
-        reads = self.table.reads[self.problem.backward[self.stages.ends[stage]]]
+        reads = self.flat.reads[self.problem.backward[self.stages.ends[stage]]]
         for v in set(reads).intersection(self.stages.values):
             kept[v] = form.ran(self.problem.producer[v], stage) if self.stages.free[v] else ONE
         row = [e * nbytes[v] for v, e in kept.items()]
@@ -79,13 +79,13 @@ class Rows:
 
         At that moment a value is live if it is there and read by the op or after it.
         """
-        table, stages = self.table, self.stages
+        flat, stages = self.flat, self.stages
         runs = self.form.run(op, stage)
-        extra = [v for v in table.makes[op] if v not in stages.values]
-        own = table.workspace[op] + sum(table.nbytes[v] for v in extra)
-        parts = [Linear(table.before[stages.ends[stage]]), runs * own]
+        extra = [v for v in flat.makes[op] if v not in stages.values]
+        own = flat.workspace[op] + sum(flat.nbytes[v] for v in extra)
+        parts = [Linear(flat.base_before[stages.ends[stage]]), runs * own]
         for v in stages.values:
-            parts.append(self._live(v, op, stage) * table.nbytes[v])
+            parts.append(self._live(v, op, stage) * flat.nbytes[v])
         return total(parts)
 
     def _live(self, v: int, op: int, stage: int) -> Linear:
@@ -106,23 +106,23 @@ class Rows:
 
     def _front(self, p: int) -> Linear:
         """Bytes at a place of the forward, whether or not a DEFERRABLE op there runs."""
-        table, problem, form = self.table, self.problem, self.form
+        flat, problem, form = self.flat, self.problem, self.form
         op = problem.forward[p]
-        parts = [Linear(int(table.forward[p]))]
+        parts = [Linear(int(flat.forward[p]))]
         if problem.ops[op].phase is Phase.DEFERRABLE:
-            parts.append(form.hoisted(op) * table.workspace[op])
+            parts.append(form.hoisted(op) * flat.workspace[op])
         readers: dict[int, list[Linear]] = {}
         for e in problem.forward[p:]:
             if problem.ops[e].phase is Phase.DEFERRABLE:
-                for v in (*table.reads[e], *(table.makes[e] if e == op else ())):
+                for v in (*flat.reads[e], *(flat.makes[e] if e == op else ())):
                     readers.setdefault(v, []).append(form.hoisted(e))
         matter = set(self.stages.values)
-        for v, born in enumerate(table.born):
+        for v, born in enumerate(flat.born):
             if not 0 <= born <= p or problem.values[v].kind is not Kind.COMPUTED:
                 continue
             forward = problem.ops[problem.producer[v]].phase is Phase.FORWARD
-            if forward and (table.last[v] >= p or problem.values[v].is_output):
+            if forward and (flat.last[v] >= p or problem.values[v].is_output):
                 continue
             saved = form.after(v, START) if v in matter and not self.stages.free[v] else ZERO
-            parts.append(self.model.most([saved, *readers.get(v, ())]) * table.nbytes[v])
+            parts.append(self.model.most([saved, *readers.get(v, ())]) * flat.nbytes[v])
         return total(parts)

@@ -46,7 +46,7 @@ class Several(Formulation):
             if maker >= 0 and (stages.direct[v] or stages.users[v]):
                 self._retain(v, maker)
         for op, when in self._when.items():
-            seconds = self.table.seconds[op] * scale
+            seconds = self.flat.seconds[op] * scale
             spare = ONE if op in self.problem.required else ZERO
             runs = total([*(self.run(op, k) for k in when), self.hoisted(op)])
             self.model.charge((runs - spare) * seconds)
@@ -67,7 +67,7 @@ class Several(Formulation):
     def _order(self, op: int) -> None:
         self._just_in_time(op)
         self._hoist_inputs(op)
-        if any(self.stages.free[v] for v in self.table.makes[op]):
+        if any(self.stages.free[v] for v in self.flat.makes[op]):
             self._stale[op] = [ZERO]
             for k in self._when[op]:
                 self._stale[op].append(self.model.most([self._stale[op][-1], self.run(op, k)]))

@@ -37,21 +37,22 @@ class Single(Formulation):
             self._add(op)
         for op in stages.ops:
             self._order(op)
-        for v in range(len(self.problem.values)):
-            self._save(v)
+        for v, maker in enumerate(self.problem.producer):
+            if maker >= 0 and self.problem.values[v].unsaveable:
+                self.model.at_most(self.after(v, START), 0.0)
         for op in self._when:
-            seconds = self.table.seconds[op] * scale
+            seconds = self.flat.seconds[op] * scale
             spare = ONE if op in self.problem.required else ZERO
             self.model.charge((self._later[op][0] + self.hoisted(op) - spare) * seconds)
 
     def _add(self, op: int) -> None:
         """The variables of an op; those of the ops that read it are there."""
         stages = self.stages
-        outputs = [v for v in self.table.makes[op] if not stages.free[v]]
+        outputs = [v for v in self.flat.makes[op] if not stages.free[v]]
         first = min((d[0] for v in outputs if (d := stages.direct[v])), default=len(stages.ends))
         when = [k for k in stages.need(op, self._when) if k <= first]
         self._when[op] = when
-        late = [self._hoist(v) for v in self.table.makes[op]]
+        late = [self._hoist(v) for v in self.flat.makes[op]]
         deferrable = self.problem.ops[op].phase is Phase.DEFERRABLE
         start = ONE if deferrable and all(e.is_zero for e in late) else self.model.binary()
         if not when:
@@ -80,13 +81,6 @@ class Single(Formulation):
                 if not mine.is_zero:
                     self.model.at_most(self.ran(w, k) + mine, 1.0)
         self._hoist_inputs(op)
-
-    def _save(self, v: int) -> None:
-        maker = self.problem.producer[v]
-        if maker < 0 or self.stages.free[v]:
-            return
-        if self.problem.values[v].unsaveable:
-            self.model.at_most(self.after(v, START), 0.0)
 
     def _after(self, op: int, stage: int) -> Linear:
         """Whether an op runs after a stage."""
@@ -122,7 +116,7 @@ class Single(Formulation):
     def _tight(self, value: int, found: list[Linear]) -> Linear:
         """The largest of these; one alone is not negative if the op runs for its reader only."""
         maker = self.problem.producer[value]
-        alone = len(self.table.makes[maker]) == 1
+        alone = len(self.flat.makes[maker]) == 1
         if len(found) == 1 and alone and not self.stages.free[value]:
             return found[0]
         return self.model.most(found)

@@ -40,18 +40,9 @@ from fxremat.solver.exact.several import Several
 from fxremat.solver.exact.single import Single
 from fxremat.solver.exact.stages import Stages
 from fxremat.solver.pareto import Point
+from fxremat.solver.tuning import EXACT
 
 __all__ = ["Exact", "polish", "solve_several", "solve_single"]
-
-UNIT = 1e-3  # the objective counts in this share of a step
-CUTOFF = 1e-4  # units by which a plan must be better than the best one to be looked for
-PROVED = 1e-6  # share of a step up to which a plan counts as optimal
-SHARE = 0.3  # of the time limit, for single runs to begin with
-FEW = 60  # ops that may run again in a problem that is polished,
-SMALL = 180  # and whole variables in its program
-NODES = 50  # of the branch and bound in a round of polishing
-ROUNDS = 20  # of polishing, each with more rows
-ROUGH = 0.03  # relative gap of the rounds that look for missing rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +98,7 @@ def solve_several(
     """
     begin = time.monotonic()
     single = _Search(problem, limit, Single, start).solve(
-        None if time_limit is None else time_limit * SHARE
+        None if time_limit is None else time_limit * EXACT.single_share
     )
     known = single.point.schedule if single.point else start
     left = None if time_limit is None else time_limit - (time.monotonic() - begin)
@@ -125,15 +116,15 @@ def polish(problem: Problem, limit: int, start: Sequence[int] | None) -> Point |
     Returns:
         The best plan, or None if there is none or the problem is too large for a short search.
     """
-    if sum(op.phase is not Phase.BACKWARD and not op.fixed for op in problem.ops) > FEW:
+    if sum(op.phase is not Phase.BACKWARD and not op.fixed for op in problem.ops) > EXACT.max_ops:
         return None
     # The MILP underestimates values that can be neither saved nor dropped.
     if start is not None and Point.of(problem, start).peak > limit:
         start = None
     search = _Search(problem, limit, Single, start)
-    if sum(search.form.model.whole) > SMALL:
+    if sum(search.form.model.whole) > EXACT.max_binaries:
         return None
-    return search.solve(None, NODES, ROUNDS).point
+    return search.solve(None, EXACT.nodes, EXACT.rounds).point
 
 
 class _Search:
@@ -147,7 +138,7 @@ class _Search:
         start: Sequence[int] | None,
     ) -> None:
         self.problem, self.limit = problem, limit
-        self.unit = UNIT * problem.step_seconds or 1.0
+        self.unit = EXACT.unit * problem.step_seconds or 1.0
         self.best: Point | None = None
         self.bound = 0.0
         if start is not None and not self._take(start):
@@ -159,12 +150,14 @@ class _Search:
         self, time_limit: float | None, nodes: int | None = None, rounds: int | None = None
     ) -> Exact:
         deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-        gap = ROUGH
+        gap = EXACT.rough_gap
         for _ in count() if rounds is None else range(rounds):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            cutoff = math.inf if self.best is None else self.best.seconds / self.unit - CUTOFF
+            cutoff = (
+                math.inf if self.best is None else self.best.seconds / self.unit - EXACT.improvement
+            )
             solved = self.form.model.solve(left, gap, cutoff, nodes)
             self.bound = max(self.bound, solved.bound * self.unit)
             fits = solved.x is None
@@ -192,4 +185,4 @@ class _Search:
             return Exact(None, self.bound, self.bound == math.inf)
         bound = min(self.bound, self.best.seconds)
         gap = self.best.seconds - bound
-        return Exact(self.best, bound, gap <= PROVED * self.problem.step_seconds)
+        return Exact(self.best, bound, gap <= EXACT.proved * self.problem.step_seconds)

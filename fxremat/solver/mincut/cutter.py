@@ -1,8 +1,8 @@
 """The cheapest choice of what to save and what to recompute, as a certified minimum cut.
 
 The network is that of :mod:`fxremat.solver.mincut.network`. The flow is found by scipy's
-``maximum_flow`` (Dinic, 1970), or by networkx as the reference; every solve is certified by a flow
-and a cut of the same value, which prove each other optimal (Ford and Fulkerson, 1956).
+``maximum_flow`` (Dinic, 1970); every solve is certified by a flow and a cut of the same value,
+which prove each other optimal (Ford and Fulkerson, 1956).
 
 scipy's capacities are 32-bit integers. Let F be the sum of the finite prices and 2**(e-1) <= F <
 2**e. Prices are multiplied by 2**(30-e) and rounded down, so their sum stays below 2**30, and 2**30
@@ -18,23 +18,21 @@ subset of those of every other one. So a tie between saving and recomputing is s
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from fxremat.base.errors import InfeasibleError, OptionError
+from fxremat.base.errors import InfeasibleError
 from fxremat.problem.types import Problem
 from fxremat.solver.mincut.network import SINK, SOURCE, Prices, Slot, charges, slots
 
-__all__ = ["INFINITE", "Cut", "Cutter", "certify", "minimum_cut"]
+__all__ = ["Cut", "Cutter", "certify"]
 
 INFINITE = 2**30  # above the sum of all finite capacities, see the module docstring
-SOLVERS = ("scipy", "networkx")
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -59,22 +57,6 @@ class Cut:
     bound: float
 
 
-def minimum_cut(problem: Problem, prices: Prices, *, solver: str = "scipy") -> Cut:
-    """The cheapest cut at these prices; use a :class:`Cutter` for many cuts of one problem.
-
-    Args:
-        problem: the problem.
-        prices: prices in seconds.
-        solver: "scipy", or "networkx", the slow reference.
-
-    Raises:
-        InfeasibleError: if some value may be neither saved nor recomputed.
-        OptionError: if there is no such solver.
-        ValueError: if the prices do not fit the problem.
-    """
-    return Cutter(problem).cut(prices, solver=solver)
-
-
 class Cutter:
     """Cuts one problem at many prices; the network is laid out once.
 
@@ -86,12 +68,12 @@ class Cutter:
         self.problem = problem
         arcs = slots(problem)
         self._never = len(problem.ops) + len(problem.values) + 1
-        _require_feasible(problem, arcs, self._never)
         self._tails = np.array([s.tail for s in arcs], dtype=np.int64)
         self._heads = np.array([s.head for s in arcs], dtype=np.int64)
         self._charge = np.array([s.charge for s in arcs], dtype=np.int64)
         self._priced = self._charge[self._charge < self._never]
         self._lay_out()
+        self._require_feasible(arcs)
 
     def _lay_out(self) -> None:
         """Store the arcs and their reverses as one CSR pattern, rows and columns sorted.
@@ -111,19 +93,35 @@ class Cutter:
         starts = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=size))))
         self._indptr = starts.astype(np.int32)
 
-    def cut(self, prices: Prices, *, solver: str = "scipy") -> Cut:
+    def _require_feasible(self, arcs: tuple[Slot, ...]) -> None:
+        """Look for a path of infinite arcs, breadth first from the sink, so a shortest is shown."""
+        infinite = self._charge == self._never
+        against = (self._heads[infinite], self._tails[infinite])
+        graph = csr_array((np.ones(len(against[0])), against), shape=(self._size, self._size))
+        _, towards = breadth_first_order(graph, SINK)
+        if towards[SOURCE] < 0:
+            return
+        reasons = {(a.tail, a.head): a.reason for a in arcs}
+        path = [SOURCE]
+        while path[-1] != SINK:
+            path.append(int(towards[path[-1]]))
+        steps = tuple(reasons[arc] for arc in pairwise(path))[::-1]
+        name = self.problem.values[path[-2] - 2 - len(self.problem.ops)].name
+        raise InfeasibleError(
+            f"the backward needs {name}, but the rules leave no way to keep or rebuild it: "
+            f"{'; '.join(steps)}. Relax a rule or a pin on this path",
+            steps,
+        )
+
+    def cut(self, prices: Prices) -> Cut:
         """The cheapest cut at these prices.
 
         Raises:
-            OptionError: if there is no such solver.
             ValueError: if the prices do not fit the problem.
         """
-        if solver not in SOLVERS:
-            raise OptionError(f"there is no solver {solver!r}; take one of {', '.join(SOLVERS)}")
         costs = charges(self.problem, prices)
         capacity, exponent = self._integers(costs)
-        solve = self._scipy if solver == "scipy" else self._networkx
-        flow, needed = solve(capacity)
+        flow, needed = self._solve(capacity)
         certify(self._tails, self._heads, capacity, flow, needed)
         flowing = int(flow[self._heads == SINK].sum())
         return self._decode(costs, needed, math.ldexp(flowing, exponent - 30))
@@ -135,7 +133,7 @@ class Cutter:
         scaled = np.floor(np.ldexp(costs[self._charge], 30 - exponent))
         return np.minimum(scaled, INFINITE).astype(np.int64), exponent
 
-    def _scipy(self, capacity: Ints) -> tuple[Ints, Flags]:
+    def _solve(self, capacity: Ints) -> tuple[Ints, Flags]:
         data = np.zeros(len(self._indices), dtype=np.int32)
         data[self._forth] = capacity
         shape = (self._size, self._size)
@@ -154,19 +152,6 @@ class Cutter:
         needed = np.zeros(self._size, dtype=np.bool_)
         needed[reached] = True
         return pushed[self._forth].astype(np.int64), needed
-
-    def _networkx(self, capacity: Ints) -> tuple[Ints, Flags]:
-        graph = nx.DiGraph()
-        graph.add_nodes_from((SOURCE, SINK))
-        arcs = list(zip(self._tails.tolist(), self._heads.tolist(), strict=True))
-        for (tail, head), size in zip(arcs, capacity.tolist(), strict=True):
-            finite = {} if size == INFINITE else {"capacity": size}
-            graph.add_edge(tail, head, **finite)
-        _, flows = nx.maximum_flow(graph, SOURCE, SINK)
-        _, (_, sink_side) = nx.minimum_cut(graph, SOURCE, SINK)
-        needed = np.zeros(self._size, dtype=np.bool_)
-        needed[list(sink_side)] = True
-        return np.array([flows[tail][head] for tail, head in arcs], dtype=np.int64), needed
 
     def _decode(self, costs: NDArray[np.float64], needed: Flags, bound: float) -> Cut:
         paid = ~needed[self._tails] & needed[self._heads]
@@ -206,31 +191,3 @@ def certify(tails: Ints, heads: Ints, capacity: Ints, flow: Ints, sink_side: Fla
     cut = int(capacity[~sink_side[tails] & sink_side[heads]].sum())
     if cut != value:
         raise AssertionError(f"flow {value} and cut {cut} differ, so the cut is not minimum")
-
-
-def _require_feasible(problem: Problem, arcs: tuple[Slot, ...], never: int) -> None:
-    """Look for a path of infinite arcs, breadth first from the sink, so the shortest is shown."""
-    into: dict[int, list[Slot]] = {}
-    for arc in arcs:
-        if arc.charge == never:
-            into.setdefault(arc.head, []).append(arc)
-    towards: dict[int, Slot | None] = {SINK: None}
-    queue = deque([SINK])
-    while queue and SOURCE not in towards:
-        for arc in into.get(queue.popleft(), ()):
-            if arc.tail not in towards:
-                towards[arc.tail] = arc
-                queue.append(arc.tail)
-    path: list[Slot] = []
-    step = towards.get(SOURCE)
-    while step is not None:
-        path.append(step)
-        step = towards[step.head]
-    if path:
-        steps = tuple(arc.reason for arc in reversed(path))
-        name = problem.values[path[-1].tail - 2 - len(problem.ops)].name
-        raise InfeasibleError(
-            f"the backward needs {name}, but the rules leave no way to keep or rebuild it: "
-            f"{'; '.join(steps)}. Relax a rule or a pin on this path",
-            steps,
-        )

@@ -28,13 +28,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from fxremat.problem.types import Kind, Phase, Problem
 
-__all__ = ["SINK", "SOURCE", "Arc", "Network", "Prices", "Slot", "build", "charges", "slots"]
+__all__ = ["SINK", "SOURCE", "Arc", "Prices", "Slot", "build", "charges", "slots"]
 
 SOURCE, SINK = 0, 1  # node numbers; op i is 2 + i, value i is 2 + number of ops + i
 
@@ -69,23 +68,6 @@ class Arc:
     reason: str
 
 
-@dataclass(frozen=True)
-class Network:
-    """All arcs, in the order of the problem."""
-
-    arcs: tuple[Arc, ...]
-
-    def to_networkx(self) -> nx.DiGraph:
-        """The network for networkx, where an arc without a ``capacity`` is infinite."""
-        graph = nx.DiGraph()
-        graph.add_nodes_from(("source", "sink"))
-        for arc in self.arcs:
-            graph.add_edge(arc.tail, arc.head, reason=arc.reason)
-            if math.isfinite(arc.capacity):
-                graph.edges[arc.tail, arc.head]["capacity"] = arc.capacity
-        return graph
-
-
 @dataclass(frozen=True, slots=True)
 class Slot:
     """An arc before its price is known.
@@ -103,8 +85,8 @@ class Slot:
     reason: str
 
 
-def build(problem: Problem, prices: Prices) -> Network:
-    """The network of a problem at the given prices.
+def build(problem: Problem, prices: Prices) -> tuple[Arc, ...]:
+    """The arcs of a problem's network at the given prices, in the order of the problem.
 
     >>> from fxremat.problem import Op, Phase, Problem, Value
     >>> problem = Problem(
@@ -113,7 +95,7 @@ def build(problem: Problem, prices: Prices) -> Network:
     ...     forward=(0,),
     ...     backward=(1,),
     ... )
-    >>> for arc in build(problem, Prices(recompute=(3.0, 0.0), save=(2.0, 0.0))).arcs:
+    >>> for arc in build(problem, Prices(recompute=(3.0, 0.0), save=(2.0, 0.0))):
     ...     print(f"{arc.tail} -> {arc.head}: {arc.capacity} ({arc.reason})")
     source -> op:sin: 3.0 (sin: recomputed)
     op:sin -> value:y: 2.0 (y: saved)
@@ -131,8 +113,8 @@ def build(problem: Problem, prices: Prices) -> Network:
         if seen.setdefault(names[node], node) != node:
             raise ValueError(f"{names[node]} stands for two nodes; give every op and value a name")
     capacity = charges(problem, prices)
-    return Network(
-        tuple(Arc(names[s.tail], names[s.head], float(capacity[s.charge]), s.reason) for s in found)
+    return tuple(
+        Arc(names[s.tail], names[s.head], float(capacity[s.charge]), s.reason) for s in found
     )
 
 

@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from fxremat.solver.schedule.removal import SAVED, Copy
+from fxremat.solver.depth_first import depth_first
+from fxremat.solver.schedule.removal import SAVED, EditableCopy
 from fxremat.solver.schedule.state import State
 
 __all__ = ["Closures", "insert", "legal", "normalise", "prune", "rebuild"]
@@ -36,7 +37,7 @@ def insert(state: State, additions: list[tuple[int, list[int]]]) -> State | None
             ops += at[q]
         if op >= 0:
             ops.append(op)
-    made = State(state.table, ops)
+    made = State(state.flat, ops)
     if not legal(made):
         return None
     prune(made)
@@ -45,12 +46,12 @@ def insert(state: State, additions: list[tuple[int, list[int]]]) -> State | None
 
 def legal(state: State) -> bool:
     """Whether a state saves only what it may, and hoists no fixed op that also stands in it."""
-    table = state.table
-    once = {op for op in state.ops if not table.rerun[op] and not table.is_backward[op]}
+    flat = state.flat
+    once = {op for op in state.ops if not flat.can_rerun[op] and not flat.is_backward[op]}
     return all(
-        table.saveable[v]
-        and table.producer[v] not in once
-        and once.isdisjoint(table.hoist[table.producer[v]])
+        flat.saveable[v]
+        and flat.producer[v] not in once
+        and once.isdisjoint(flat.hoist[flat.producer[v]])
         for v in state.saved()
     )
 
@@ -59,7 +60,7 @@ def prune(state: State) -> None:
     """Drop runs, in place, whose results nothing reads."""
     for q in range(len(state.ops) - 1, -1, -1):
         op = state.ops[q]
-        if op < 0 or state.table.is_backward[op] or any(c.uses for c in state.makes[q]):
+        if op < 0 or state.flat.is_backward[op] or any(c.uses for c in state.makes[q]):
             continue
         change = state.removal(q)
         if change is not None:
@@ -83,12 +84,12 @@ class Closures:
         return list(runs) if self._make(value, position, runs) else None
 
     def _make(self, value: int, position: int, runs: dict[int, None]) -> bool:
-        op = self.state.table.producer[value]
+        op = self.state.flat.producer[value]
         if op in runs:
             return True
-        if not self.state.table.rerun[op] or len(runs) > 400:
+        if not self.state.flat.can_rerun[op] or len(runs) > 400:
             return False
-        for v in self.state.table.reads[op]:
+        for v in self.state.flat.reads[op]:
             had = self._have(v, position) or self._make(v, position, runs)
             if not had and not self._exists(v, position):
                 return False
@@ -97,9 +98,9 @@ class Closures:
 
     def _exists(self, value: int, position: int) -> bool:
         """Whether some copy can be stretched to the position, fit or not."""
-        return self._latest(value, position) is not None or self.state.table.saveable[value]
+        return self._latest(value, position) is not None or self.state.flat.saveable[value]
 
-    def _latest(self, value: int, position: int) -> Copy | None:
+    def _latest(self, value: int, position: int) -> EditableCopy | None:
         found = None
         for copy in self.state.chains.get(value, ()):
             if copy.start >= position:
@@ -109,36 +110,24 @@ class Closures:
 
     def _have(self, value: int, position: int) -> bool:
         """Whether a copy is live at the position, or can stay so within the limit."""
-        table, copy = self.state.table, self._latest(value, position)
+        flat, copy = self.state.flat, self._latest(value, position)
         if copy is None:
-            return table.saveable[value] and table.saving[value] == 0
-        if copy.end >= position or (copy.start == SAVED and table.saving[value] == 0):
+            return flat.saveable[value] and flat.saving_bytes[value] == 0
+        if copy.end >= position or (copy.start == SAVED and flat.saving_bytes[value] == 0):
             return True
         gap = self.state.backward[copy.end + 1 : position]
-        return not len(gap) or int(gap.max()) + table.nbytes[value] <= self.limit
+        return not len(gap) or int(gap.max()) + flat.nbytes[value] <= self.limit
 
 
 def normalise(state: State) -> State:
     """Every run right before its first use, unused ones forgotten."""
     ops: list[int] = []
     done: set[int] = set()
+
+    def needs(q: int) -> list[int]:
+        return [copy.start for copy in state.reads[q] if copy.start != SAVED]
+
     for q, op in enumerate(state.ops):
-        if op >= 0 and state.table.is_backward[op]:
-            _emit(state, q, ops, done)
-    return State(state.table, ops)
-
-
-def _emit(state: State, q: int, ops: list[int], done: set[int]) -> None:
-    stack = [(q, 0)]
-    while stack:
-        at, index = stack.pop()
-        if at in done:
-            continue
-        reads = state.reads[at]
-        while index < len(reads) and (reads[index].start == SAVED or reads[index].start in done):
-            index += 1
-        if index < len(reads):
-            stack += [(at, index + 1), (reads[index].start, 0)]
-        else:
-            done.add(at)
-            ops.append(state.ops[at])
+        if op >= 0 and state.flat.is_backward[op]:
+            ops += (state.ops[at] for at in depth_first(q, needs, done))
+    return State(state.flat, ops)

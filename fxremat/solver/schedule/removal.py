@@ -8,13 +8,13 @@ import numpy as np
 
 from fxremat.solver.flat import Ints
 
-__all__ = ["SAVED", "Copy", "Removal", "Span", "blocked"]
+__all__ = ["SAVED", "EditableCopy", "Removal", "Span", "blocked"]
 
 SAVED = -1
 Span = tuple[int, int, int]  # first position, last position, change of live bytes
 
 
-class Copy:
+class EditableCopy:
     """One copy of a value in the backward.
 
     Attributes:
@@ -55,8 +55,8 @@ class Removal:
 
     dead: list[int]
     gain: float = 0.0
-    moves: list[tuple[Copy, Copy | None]] = field(default_factory=list)
-    lost: dict[Copy, list[int]] = field(default_factory=dict)
+    moves: list[tuple[EditableCopy, EditableCopy | None]] = field(default_factory=list)
+    lost: dict[EditableCopy, list[int]] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
     forward: list[Span] = field(default_factory=list)
     added: int = 0

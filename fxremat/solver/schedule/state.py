@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fxremat.solver.flat import Ints, Table
-from fxremat.solver.schedule.removal import SAVED, Copy, Removal, blocked
+from fxremat.solver.flat import FlatProblem, Ints
+from fxremat.solver.schedule.removal import SAVED, EditableCopy, Removal, blocked
 
 __all__ = ["State"]
 
@@ -25,7 +25,7 @@ class State:
     """A schedule with its copies and live bytes.
 
     Attributes:
-        table: the problem laid out.
+        flat: the problem laid out.
         ops: the schedule; -1 stands where a run has been removed.
         reads, makes: for each position the copies read and made there.
         chains: for each value that is read or made, its copies in the order of time.
@@ -35,32 +35,32 @@ class State:
         hoisted: for DEFERRABLE ops that the forward runs, how many saved values call for it.
     """
 
-    def __init__(self, table: Table, ops: Sequence[int]) -> None:
-        self.table = table
+    def __init__(self, flat: FlatProblem, ops: Sequence[int]) -> None:
+        self.flat = flat
         self.ops = list(ops)
-        self.chains: dict[int, list[Copy]] = {}
-        self.reads: list[list[Copy]] = []
-        self.makes: list[list[Copy]] = []
+        self.chains: dict[int, list[EditableCopy]] = {}
+        self.reads: list[list[EditableCopy]] = []
+        self.makes: list[list[EditableCopy]] = []
         self.seconds = 0.0
         self.hoisted: dict[int, int] = {}
         self._link()
         self._measure()
 
     def _link(self) -> None:
-        table, chains = self.table, self.chains
+        flat, chains = self.flat, self.chains
         for q, op in enumerate(self.ops):
             read = []
-            for v in table.reads[op]:
+            for v in flat.reads[op]:
                 chain = chains.get(v)
                 if chain is None:
-                    chain = chains[v] = [Copy(v, SAVED)]
+                    chain = chains[v] = [EditableCopy(v, SAVED)]
                     self._hoist(v)
                 copy = chain[-1]
                 copy.uses.append(q)
                 read.append(copy)
             made = []
-            for v in table.makes[op]:
-                copy = Copy(v, q)
+            for v in flat.makes[op]:
+                copy = EditableCopy(v, q)
                 chain = chains.get(v)
                 if chain is None:
                     chains[v] = [copy]
@@ -69,44 +69,41 @@ class State:
                 made.append(copy)
             self.reads.append(read)
             self.makes.append(made)
-            if not table.is_backward[op]:
-                self.seconds += table.seconds[op]
+            if not flat.is_backward[op]:
+                self.seconds += flat.seconds[op]
 
     def _hoist(self, v: int) -> None:
         """Count the ops that the forward runs because a value is saved."""
-        for op in self.table.hoist[self.table.producer[v]]:
+        for op in self.flat.hoist[self.flat.producer[v]]:
             before = self.hoisted.get(op, 0)
             self.hoisted[op] = before + 1
             if not before:
-                self.seconds += self.table.seconds[op]
+                self.seconds += self.flat.seconds[op]
 
     def _measure(self) -> None:
-        table, count = self.table, len(self.ops)
+        flat, count = self.flat, len(self.ops)
         level, k = [], 0
         for op in self.ops:
-            if table.is_backward[op]:
-                level.append(table.at[k])
+            if flat.is_backward[op]:
+                level.append(flat.base_at[k])
                 k += 1
             else:
-                level.append(table.before[k] + table.workspace[op])
+                level.append(flat.base_before[k] + flat.workspace[op])
         delta = [0] * (count + 1)
-        forward = [0] * (len(table.forward) + 1)
+        forward = [0] * (len(flat.forward) + 1)
         for copy in self.copies():
+            nbytes = self.nbytes(copy)
+            delta[max(copy.start, 0)] += nbytes
             if copy.start == SAVED:
-                nbytes = table.saving[copy.value]
-                delta[0] += nbytes
                 forward[self.kept_from(copy.value)] += nbytes
-                for first, last, passing in table.passing[table.producer[copy.value]]:
+                for first, last, passing in flat.hoist_spans[flat.producer[copy.value]]:
                     forward[first] += passing
                     forward[last + 1] -= passing
-            else:
-                nbytes = table.nbytes[copy.value]
-                delta[copy.start] += nbytes
             delta[copy.end + 1] -= nbytes
         self.backward: Ints = np.array(level, dtype=np.int64) + np.cumsum(delta[:count])
-        self.forward: Ints = table.forward + np.cumsum(forward[: len(table.forward)])
+        self.forward: Ints = flat.forward + np.cumsum(forward[: len(flat.forward)])
 
-    def copies(self) -> Iterator[Copy]:
+    def copies(self) -> Iterator[EditableCopy]:
         """All copies, value by value, each value's in order of time."""
         for chain in self.chains.values():
             yield from chain
@@ -117,14 +114,14 @@ class State:
 
     def at_backward(self) -> list[int]:
         """Bytes that are live while each backward op runs."""
-        is_backward = self.table.is_backward
+        is_backward = self.flat.is_backward
         return [
             int(nbytes)
             for nbytes, op in zip(self.backward, self.ops, strict=True)
             if op >= 0 and is_backward[op]
         ]
 
-    def before(self, copy: Copy) -> Copy | None:
+    def before(self, copy: EditableCopy) -> EditableCopy | None:
         """The copy of the same value before a copy."""
         chain = self.chains[copy.value]
         index = chain.index(copy)
@@ -132,8 +129,13 @@ class State:
 
     def kept_from(self, v: int) -> int:
         """Position of the forward from which on saving a value costs its bytes."""
-        table = self.table
-        return table.born[v] if table.hoist[table.producer[v]] else table.last[v] + 1
+        flat = self.flat
+        return flat.born[v] if flat.hoist[flat.producer[v]] else flat.last[v] + 1
+
+    def nbytes(self, copy: EditableCopy) -> int:
+        """Bytes that a copy adds while it is live."""
+        saved = copy.start == SAVED
+        return (self.flat.saving_bytes if saved else self.flat.nbytes)[copy.value]
 
     @property
     def peak(self) -> int:
@@ -143,7 +145,7 @@ class State:
     @property
     def cost(self) -> float:
         """Seconds spent on recomputing."""
-        return self.seconds - self.table.floor_seconds
+        return self.seconds - self.flat.unavoidable_seconds
 
     def overflow(self, limit: int) -> int:
         """Sum of bytes above a limit over all positions."""
@@ -169,22 +171,22 @@ class State:
         self._spans(change)
         for op, step in change.hoists.items():
             before = self.hoisted.get(op, 0)
-            change.gain += ((before > 0) - (before + step > 0)) * self.table.seconds[op]
+            change.gain += ((before > 0) - (before + step > 0)) * self.flat.seconds[op]
         return change
 
     def _may_save(self, v: int, q: int) -> bool:
         """Whether saving a value instead of the run at ``q`` breaks no rule."""
-        table = self.table
-        chain = table.hoist[table.producer[v]]
-        fixed = [op for op in chain if not table.rerun[op] and op != self.ops[q]]
-        return table.saveable[v] and not any(op in self.ops for op in fixed)
+        flat = self.flat
+        chain = flat.hoist[flat.producer[v]]
+        fixed = [op for op in chain if not flat.can_rerun[op] and op != self.ops[q]]
+        return flat.saveable[v] and not any(op in self.ops for op in fixed)
 
     def _cascade(self, change: Removal) -> None:
         """Collect the uses that vanish, and the runs that die for want of used results."""
         targets = {id(target) for _, target in change.moves}
-        table, dead, lost = self.table, change.dead, change.lost
+        flat, dead, lost = self.flat, change.dead, change.lost
         for d in dead:  # grows while we go
-            change.gain += table.seconds[self.ops[d]]
+            change.gain += flat.seconds[self.ops[d]]
             for copy in self.reads[d]:
                 gone = lost.setdefault(copy, [])
                 gone.append(d)
@@ -194,16 +196,18 @@ class State:
                     dead.append(copy.start)
 
     @staticmethod
-    def _useless(copy: Copy, lost: dict[Copy, list[int]], targets: set[int]) -> bool:
+    def _useless(
+        copy: EditableCopy, lost: dict[EditableCopy, list[int]], targets: set[int]
+    ) -> bool:
         return len(lost.get(copy, ())) == len(copy.uses) and id(copy) not in targets
 
     def _spans(self, change: Removal) -> None:
-        table = self.table
+        flat = self.flat
         gone = {id(c) for d in change.dead for c in self.makes[d]}
         for d in change.dead:
-            change.spans.append((d, d, -table.workspace[self.ops[d]]))
+            change.spans.append((d, d, -flat.workspace[self.ops[d]]))
             for copy in self.makes[d]:
-                change.spans.append((copy.start, copy.end, -table.nbytes[copy.value]))
+                change.spans.append((copy.start, copy.end, -flat.nbytes[copy.value]))
         served: dict[int, int] = {}
         for copy, target in change.moves:
             if target is None:
@@ -215,44 +219,40 @@ class State:
             if id(copy) not in gone and id(copy) not in served:
                 self._shorten(change, copy, positions)
 
-    def _save(self, change: Removal, copy: Copy) -> None:
-        nbytes = self.table.saving[copy.value]
-        self._early(change, copy.value, 1)
+    def _save(self, change: Removal, copy: EditableCopy) -> None:
+        nbytes = self.flat.saving_bytes[copy.value]
+        self._in_forward(change, copy.value, 1)
         if nbytes:
             change.spans.append((0, copy.end, nbytes))
-            start = self.kept_from(copy.value)
-            change.forward.append((start, len(self.forward) - 1, nbytes))
             change.added += nbytes
-            change.area += nbytes * (copy.start + len(self.forward) - start)
+            held = len(self.forward) - self.kept_from(copy.value)
+            change.area += nbytes * (copy.start + held)
 
-    def _early(self, change: Removal, v: int, step: int) -> None:
+    def _in_forward(self, change: Removal, v: int, step: int) -> None:
         """What the forward runs and holds because a value is saved (1), or no longer is (-1)."""
-        op = self.table.producer[v]
-        for hoisted in self.table.hoist[op]:
+        op, saving = self.flat.producer[v], self.flat.saving_bytes[v]
+        for hoisted in self.flat.hoist[op]:
             change.hoists[hoisted] = change.hoists.get(hoisted, 0) + step
-        for first, last, nbytes in self.table.passing[op]:
+        for first, last, nbytes in self.flat.hoist_spans[op]:
             change.forward.append((first, last, step * nbytes))
+        if saving:
+            change.forward.append((self.kept_from(v), len(self.forward) - 1, step * saving))
 
-    def _reach(self, change: Removal, target: Copy, end: int) -> None:
-        table = self.table
-        nbytes = table.saving[target.value] if target.start == SAVED else table.nbytes[target.value]
+    def _reach(self, change: Removal, target: EditableCopy, end: int) -> None:
+        nbytes = self.nbytes(target)
         if nbytes and end > target.end:
             change.spans.append((target.end + 1, end, nbytes))
             change.added += nbytes
             change.area += nbytes * (end - target.end)
 
-    def _shorten(self, change: Removal, copy: Copy, positions: list[int]) -> None:
-        table = self.table
+    def _shorten(self, change: Removal, copy: EditableCopy, positions: list[int]) -> None:
         kept = [u for u in copy.uses if u not in positions]
-        nbytes = table.saving[copy.value] if copy.start == SAVED else table.nbytes[copy.value]
+        nbytes = self.nbytes(copy)
         end = kept[-1] if kept else copy.start
         if end < copy.end and nbytes:
             change.spans.append((max(end + 1, 0), copy.end, -nbytes))
         if copy.start == SAVED and not kept:
-            self._early(change, copy.value, -1)
-            if nbytes:
-                start = self.kept_from(copy.value)
-                change.forward.append((start, len(self.forward) - 1, -nbytes))
+            self._in_forward(change, copy.value, -1)
 
     def blocked(self, change: Removal, limit: int) -> tuple[Ints, int] | None:
         """Where a removal would exceed a limit, as live bytes and position; None if it fits."""
@@ -261,10 +261,6 @@ class State:
             if at is not None:
                 return live, at
         return None
-
-    def fits(self, change: Removal, limit: int) -> bool:
-        """Whether a removal keeps live bytes within a limit wherever it adds any."""
-        return self.blocked(change, limit) is None
 
     def commit(self, change: Removal) -> None:
         """Apply a removal."""
@@ -287,16 +283,16 @@ class State:
             self.hoisted[op] = self.hoisted.get(op, 0) + step
         self.seconds -= change.gain
 
-    def _move(self, copy: Copy, target: Copy | None) -> None:
+    def _move(self, copy: EditableCopy, target: EditableCopy | None) -> None:
         if target is None:
-            target = Copy(copy.value, SAVED)
+            target = EditableCopy(copy.value, SAVED)
             self.chains[copy.value].insert(0, target)
         for q in copy.uses:
             self.reads[q] = [target if c is copy else c for c in self.reads[q]]
         target.uses += copy.uses
         copy.uses = []
 
-    def _unlink(self, copy: Copy) -> None:
+    def _unlink(self, copy: EditableCopy) -> None:
         chain = self.chains[copy.value]
         chain.remove(copy)
         if not chain:

@@ -1,8 +1,8 @@
-"""Ways to ruin a part of a plan, so that draining and filling it again may find a better one.
+"""Ways to destroy a part of a plan, so that evicting and restoring may find a better one.
 
 * *Force*: keep a few neighbouring results though they do not fit.
 * *Swap*: save a value next to a saved one in the graph instead of that one.
-* *Shrink*: drain to a lower limit.
+* *Shrink*: evict to a lower limit.
 * *Unsave*: rebuild a few neighbouring saved values.
 """
 
@@ -10,49 +10,48 @@ from __future__ import annotations
 
 import random
 
-from fxremat.solver.flat import Table
+from fxremat.solver.flat import FlatProblem
 from fxremat.solver.schedule.moves import rebuild
 from fxremat.solver.schedule.removal import SAVED
 from fxremat.solver.schedule.state import State
-from fxremat.solver.search.evict import drain
+from fxremat.solver.search.evict import evict
+from fxremat.solver.tuning import SEARCH
 
-__all__ = ["Ruins"]
-
-SHORT = 300  # ops of a schedule
+__all__ = ["Destroyer"]
 
 
-class Ruins:
-    """Ruins plans of one problem.
+class Destroyer:
+    """Destroys parts of plans of one problem.
 
     Args:
-        table: the problem laid out.
+        flat: the problem laid out.
     """
 
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        self._readers: list[list[int]] = [[] for _ in table.problem.values]
-        for index in table.problem.forward:
-            for value in table.reads[index]:
+    def __init__(self, flat: FlatProblem) -> None:
+        self.flat = flat
+        self._readers: list[list[int]] = [[] for _ in flat.problem.values]
+        for index in flat.problem.forward:
+            for value in flat.reads[index]:
                 self._readers[value].append(index)
 
-    def ruin(self, state: State, limit: int, rng: random.Random) -> State | None:
-        """A ruined state, drained as far as that goes; None if there is nothing to ruin."""
+    def destroy(self, state: State, limit: int, rng: random.Random) -> State | None:
+        """A state with a part destroyed, evicted as far as that goes; None if nothing can be."""
         draw = rng.random()
         if draw < 0.4:
-            return _drain(self._forced(state, rng), limit)
+            return _evict(self._forced(state, rng), limit)
         if draw < 0.5:
             swapped = self._swapped(state, limit, rng)
-            return None if swapped is None else _drain(swapped, limit)
+            return None if swapped is None else _evict(swapped, limit)
         if draw < 0.75:
-            return _drain(state, int(limit * rng.uniform(0.85, 0.99)))
+            return _evict(state, int(limit * rng.uniform(0.85, 0.99)))
         values = self._stretch(state, rng)
         fresh = rebuild(state, values, limit) if values else None
-        return None if fresh is None else _drain(fresh, limit)
+        return None if fresh is None else _evict(fresh, limit)
 
     def _forced(self, state: State, rng: random.Random) -> State:
         """Drop a few neighbouring runs though they do not fit."""
-        work = State(self.table, state.schedule())
-        runs = [q for q, op in enumerate(work.ops) if not self.table.is_backward[op]]
+        work = State(self.flat, state.schedule())
+        runs = [q for q, op in enumerate(work.ops) if not self.flat.is_backward[op]]
         if not runs:
             return work
         centre = rng.choice(runs)
@@ -61,17 +60,17 @@ class Ruins:
             change = work.removal(q) if work.ops[q] >= 0 else None
             if change is not None:
                 work.commit(change)
-        return State(self.table, work.schedule())
+        return State(self.flat, work.schedule())
 
     def _swapped(self, state: State, limit: int, rng: random.Random) -> State | None:
         """Save a value that some saved value is made from, or that is made from it, instead."""
-        table, work = self.table, State(self.table, state.schedule())
+        flat, work = self.flat, State(self.flat, state.schedule())
         saved = self._droppable(work)
         if not saved:
             return None
         value = rng.choice(saved)
-        near = {*table.reads[table.producer[value]]}
-        near.update(v for op in self._readers[value] for v in table.makes[op])
+        near = {*flat.reads[flat.producer[value]]}
+        near.update(v for op in self._readers[value] for v in flat.makes[op])
         runs = {v: c.start for v in sorted(near) for c in work.chains.get(v, ())[:1]}
         other = [v for v, start in runs.items() if start != SAVED]
         if not other:
@@ -79,12 +78,12 @@ class Ruins:
         change = work.removal(runs[rng.choice(other)])
         if change is not None:
             work.commit(change)
-        fresh = State(table, work.schedule())
+        fresh = State(flat, work.schedule())
         return rebuild(fresh, [value], limit) if value in fresh.saved() else fresh
 
     def _stretch(self, state: State, rng: random.Random) -> list[int]:
         """A few neighbouring saved values, in the order of the forward."""
-        saved = sorted(self._droppable(state), key=lambda v: (self.table.last[v], v))
+        saved = sorted(self._droppable(state), key=lambda v: (self.flat.last[v], v))
         if not saved:
             return []
         at = rng.randrange(len(saved))
@@ -92,10 +91,12 @@ class Ruins:
 
     def _droppable(self, state: State) -> list[int]:
         """Saved values that cost bytes and may be rebuilt."""
-        table = self.table
-        return [v for v in state.saved() if table.saving[v] and table.rerun[table.producer[v]]]
+        flat = self.flat
+        return [
+            v for v in state.saved() if flat.saving_bytes[v] and flat.can_rerun[flat.producer[v]]
+        ]
 
 
-def _drain(state: State, limit: int) -> State:
-    """Drain, on long schedules without the dear last resort: of many ruins some may fail."""
-    return drain(state, limit, thorough=len(state.ops) <= SHORT)
+def _evict(state: State, limit: int) -> State:
+    """Evict, on long schedules without the costly last resort: some of many attempts may fail."""
+    return evict(state, limit, thorough=len(state.ops) <= SEARCH.thorough_length)

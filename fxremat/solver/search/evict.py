@@ -1,4 +1,4 @@
-"""Drain what overflows: evict copies that lie idle while some position is above a limit.
+"""Evict copies that lie idle while some position is above a limit.
 
 Each evicted copy would be rebuilt right before its next use by the closure of runs that this takes;
 the best relief of overflow per second is taken. Where no eviction brings relief, as many at once as
@@ -15,14 +15,13 @@ import numpy as np
 
 from fxremat.solver.flat import Ints
 from fxremat.solver.schedule.moves import Closures, insert, legal
-from fxremat.solver.schedule.removal import SAVED, Copy
+from fxremat.solver.schedule.removal import SAVED, EditableCopy
 from fxremat.solver.schedule.state import State
+from fxremat.solver.tuning import SEARCH
 
-__all__ = ["drain"]
+__all__ = ["evict"]
 
 EPSILON = 1e-12
-MOST = 60  # evictions tried one by one at most
-EARLIER = 6  # backward ops that runs are moved across at most
 
 
 @dataclass(slots=True)
@@ -33,7 +32,7 @@ class _Eviction:
     ratio: float
 
 
-def drain(
+def evict(
     state: State, limit: int, batch: float = 0.2, tries: int = 12, thorough: bool = True
 ) -> State:
     """Evict idle copies until all live bytes are within a limit (bytes).
@@ -59,11 +58,11 @@ def drain(
             ranked = _evictions(state, limit, math.inf, tries)
             step = _apply(state, _portion(state, ranked, whole), limit, overflow)
         if step is None and thorough:
-            step = _first(state, ranked[tries:MOST], limit, overflow)
+            step = _first(state, ranked[tries : SEARCH.single_evictions], limit, overflow)
             step = step or _advanced(state, limit, overflow)
         if step is None:
             return state
-        if len(step.ops) > state.table.longest:
+        if len(step.ops) > state.flat.max_length:
             return state
         state = step
         overflow = state.overflow(limit)
@@ -82,25 +81,25 @@ def _advanced(state: State, limit: int, overflow: int) -> State | None:
     Right before its use is where a result is live for the shortest time, but not always where there
     is most room for what making it takes.
     """
-    table, j = state.table, int(state.backward.argmax())
-    if state.ops[j] < 0 or table.is_backward[state.ops[j]]:
+    flat, j = state.flat, int(state.backward.argmax())
+    if state.ops[j] < 0 or flat.is_backward[state.ops[j]]:
         return None
     first = j
-    while first and not table.is_backward[state.ops[first - 1]]:
+    while first and not flat.is_backward[state.ops[first - 1]]:
         first -= 1
     last = j + 1
-    while last < len(state.ops) and not table.is_backward[state.ops[last]]:
+    while last < len(state.ops) and not flat.is_backward[state.ops[last]]:
         last += 1
     best, at = None, first
-    for _ in range(EARLIER):
+    for _ in range(SEARCH.moved_across):
         at -= 1
-        while at > 0 and not table.is_backward[state.ops[at]]:
+        while at > 0 and not flat.is_backward[state.ops[at]]:
             at -= 1
         if at < 0:
             break
         for end in {j + 1, last}:
             ops = [*state.ops[:at], *state.ops[first:end], *state.ops[at:first], *state.ops[end:]]
-            made = State(table, [op for op in ops if op >= 0])
+            made = State(flat, [op for op in ops if op >= 0])
             if legal(made) and made.overflow(limit) < overflow:
                 best, overflow = made, made.overflow(limit)
     return best
@@ -119,7 +118,7 @@ def _evictions(state: State, limit: int, wanted: float, tries: int) -> list[_Evi
     The time of the last run alone bounds what a rebuild costs. So closures are made in the order
     of what they promise at best, until enough is found that nothing left can beat.
     """
-    table = state.table
+    flat = state.flat
     back, front = int(state.backward.max(initial=0)), int(state.forward.max(initial=0))
     over = np.maximum(state.backward - limit, 0)
     over_front = np.maximum(state.forward - limit, 0)
@@ -128,12 +127,12 @@ def _evictions(state: State, limit: int, wanted: float, tries: int) -> list[_Evi
     promised: list[tuple[float, int, int, int]] = []
     for copy in state.copies():
         gap = _gap_forward(state, copy, j) if in_forward else _gap(copy, j)
-        if gap is None or not table.rerun[table.producer[copy.value]]:
+        if gap is None or not flat.can_rerun[flat.producer[copy.value]]:
             continue
         after, before = gap
         relief = _relief(state, copy, after, before, over, over_front)
         if relief > 0:
-            seconds = table.seconds[table.producer[copy.value]]
+            seconds = flat.seconds[flat.producer[copy.value]]
             promised.append((-relief / (seconds + EPSILON), before, copy.value, relief))
     promised.sort()
     closure = Closures(state, limit)
@@ -142,18 +141,18 @@ def _evictions(state: State, limit: int, wanted: float, tries: int) -> list[_Evi
     for negative, before, value, relief in promised:
         if len(ratios) >= tries and -negative <= ratios[-tries]:
             bar = ratios[-tries]
-            if sum(table.nbytes[e.value] for e in found if e.ratio >= bar) >= wanted:
+            if sum(flat.nbytes[e.value] for e in found if e.ratio >= bar) >= wanted:
                 break
         runs = closure.of(value, before)
         if runs is not None:
-            seconds = sum(table.seconds[o] for o in runs)
+            seconds = sum(flat.seconds[o] for o in runs)
             found.append(_Eviction(value, before, runs, relief / (seconds + EPSILON)))
             insort(ratios, found[-1].ratio)
     found.sort(key=lambda e: (-e.ratio, e.before, e.value))
     return found
 
 
-def _gap(copy: Copy, j: int) -> tuple[int, int] | None:
+def _gap(copy: EditableCopy, j: int) -> tuple[int, int] | None:
     """The idle stretch of a copy around position ``j`` as (use before or start, use after)."""
     if copy.start >= j or copy.end <= j:
         return None
@@ -163,15 +162,17 @@ def _gap(copy: Copy, j: int) -> tuple[int, int] | None:
     return (copy.uses[index - 1] if index else copy.start), copy.uses[index]
 
 
-def _gap_forward(state: State, copy: Copy, j: int) -> tuple[int, int] | None:
+def _gap_forward(state: State, copy: EditableCopy, j: int) -> tuple[int, int] | None:
     if copy.start != SAVED or state.kept_from(copy.value) > j:
         return None
     return SAVED, copy.uses[0]
 
 
-def _relief(state: State, copy: Copy, after: int, before: int, over: Ints, over_front: Ints) -> int:
+def _relief(
+    state: State, copy: EditableCopy, after: int, before: int, over: Ints, over_front: Ints
+) -> int:
     saved = copy.start == SAVED
-    nbytes = state.table.saving[copy.value] if saved else state.table.nbytes[copy.value]
+    nbytes = state.nbytes(copy)
     relief = int(np.minimum(over[after + 1 : before], nbytes).sum())
     if saved and after == SAVED:
         relief += int(np.minimum(over_front[state.kept_from(copy.value) :], nbytes).sum())
@@ -184,7 +185,7 @@ def _portion(state: State, ranked: list[_Eviction], wanted: float) -> list[_Evic
     total = 0
     for eviction in ranked:
         chosen.append(eviction)
-        total += state.table.nbytes[eviction.value]
+        total += state.flat.nbytes[eviction.value]
         if total >= wanted:
             break
     return chosen

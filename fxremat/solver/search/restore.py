@@ -1,4 +1,4 @@
-"""Fill what fits: drop recompute runs whose results can stay live within a limit.
+"""Restore what fits: drop recompute runs whose results can stay live within a limit.
 
 The best gain per byte goes first, until none fits any more.
 """
@@ -11,7 +11,7 @@ from fxremat.solver.flat import Ints
 from fxremat.solver.schedule.removal import Removal
 from fxremat.solver.schedule.state import State
 
-__all__ = ["Score", "by_area", "by_bytes", "fill"]
+__all__ = ["Score", "by_area", "by_bytes", "restore"]
 
 Score = Callable[[State, Removal], float]
 
@@ -26,7 +26,7 @@ def by_area(state: State, change: Removal) -> float:
     return change.gain / (change.area + 1)
 
 
-def fill(state: State, limit: int, score: Score = by_bytes) -> None:
+def restore(state: State, limit: int, score: Score = by_bytes) -> None:
     """Drop runs, in place, as long as all live bytes stay within a limit (bytes).
 
     A run that does not fit is tried again once fewer bytes are live where it was blocked.
@@ -36,7 +36,7 @@ def fill(state: State, limit: int, score: Score = by_bytes) -> None:
     while progress:
         ranked: list[tuple[float, int]] = []
         for q, op in enumerate(state.ops):
-            if op >= 0 and not state.table.is_backward[op] and not _still(blocked, q):
+            if op >= 0 and not state.flat.is_backward[op] and not _still(blocked, q):
                 change = _droppable(state, q, limit, blocked)
                 if change is not None:
                     ranked.append((score(state, change), -q))

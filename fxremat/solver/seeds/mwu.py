@@ -7,7 +7,7 @@ Prices follow the plan by multiplicative updates (Arora, Hazan, Kale 2012): wher
 above the limit they rise, elsewhere they fall.
 
 A cut chooses well among values that compete at the same time, but it knows each value once, so the
-plans are only starts: the exact timeline judges them, and drains and fills what they miss.
+plans are only seeds: the exact timeline judges them, and evicting and restoring mend them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fxremat.problem.types import Phase, Problem
-from fxremat.solver.flat import Table
+from fxremat.solver.flat import FlatProblem
 from fxremat.solver.mincut.cutter import Cutter
 from fxremat.solver.mincut.network import Prices
 from fxremat.solver.schedule.state import State
-from fxremat.solver.seeds.cuts import forbidding, schedule_of
+from fxremat.solver.seeds.cuts import forbidding, just_in_time
 
 __all__ = ["priced_cuts"]
 
@@ -39,45 +38,42 @@ class _Windows:
     last: list[int]
 
 
-def priced_cuts(
-    problem: Problem, table: Table, cutter: Cutter, start: State, limit: int
-) -> Iterator[State]:
+def priced_cuts(flat: FlatProblem, cutter: Cutter, start: State, limit: int) -> Iterator[State]:
     """Plans of one cut a round, starting from the prices that a plan calls for.
 
     Args:
-        problem: the problem.
-        table: its layout.
+        flat: the problem laid out.
         cutter: cuts the problem.
         start: a plan, usually the one that recomputes nothing.
         limit: bytes above which memory grows dearer.
     """
     state = start
-    total = sum(table.seconds) / (sum(table.saving) + 1)
-    front, back = _loads(table, state)
+    total = sum(flat.seconds) / (sum(flat.saving_bytes) + 1)
+    front, back = _loads(flat, state)
     over = np.concatenate([front, back]) / limit - 1
     price = np.maximum(over, 0.0) + 1e-3
     price *= total / price.sum()
     for rate in RATES:
-        windows = _windows(problem, table, state)
-        prices = _prices(problem, table, windows, price[: len(front)], price[len(front) :])
-        state = State(table, schedule_of(problem, cutter.cut(prices)))
+        windows = _windows(flat, state)
+        prices = _prices(flat, windows, price[: len(front)], price[len(front) :])
+        state = State(flat, just_in_time(flat.problem, cutter.cut(prices).saved))
         yield state
-        front, back = _loads(table, state)
+        front, back = _loads(flat, state)
         over = np.concatenate([front, back]) / limit - 1
         price *= np.exp(rate * np.clip(over, -1.0, 1.0))
 
 
-def _loads(table: Table, state: State) -> tuple[Floats, Floats]:
+def _loads(flat: FlatProblem, state: State) -> tuple[Floats, Floats]:
     """Live bytes at each forward position, and the most up to the end of each backward op."""
-    stage = np.cumsum([0, *(table.is_backward[op] for op in state.ops[:-1])])
-    back = np.zeros(len(table.at))
+    stage = np.cumsum([0, *(flat.is_backward[op] for op in state.ops[:-1])])
+    back = np.zeros(len(flat.base_at))
     np.maximum.at(back, stage, state.backward)
     return state.forward.astype(np.float64), back
 
 
-def _windows(problem: Problem, table: Table, state: State) -> _Windows:
-    count = len(problem.values)
-    stage = np.cumsum([0, *(table.is_backward[op] for op in state.ops[:-1])]).tolist()
+def _windows(flat: FlatProblem, state: State) -> _Windows:
+    count = len(flat.nbytes)
+    stage = np.cumsum([0, *(flat.is_backward[op] for op in state.ops[:-1])]).tolist()
     first, last = [-1] * count, [-1] * count
     for copy in state.copies():
         for use in copy.uses:
@@ -85,34 +81,32 @@ def _windows(problem: Problem, table: Table, state: State) -> _Windows:
             first[copy.value] = k if first[copy.value] < 0 else min(first[copy.value], k)
             last[copy.value] = max(last[copy.value], k)
     # A value that nothing reads now would be read where its readers' results are first needed.
-    for op in reversed(problem.forward):
-        starts = [first[v] for v in table.makes[op] if first[v] >= 0]
-        for v in table.reads[op] if starts else ():
+    for op in reversed(flat.problem.forward):
+        starts = [first[v] for v in flat.makes[op] if first[v] >= 0]
+        for v in flat.reads[op] if starts else ():
             if first[v] < 0:
                 first[v] = last[v] = min(starts)
     return _Windows(first, last)
 
 
-def _prices(
-    problem: Problem, table: Table, windows: _Windows, front: Floats, back: Floats
-) -> Prices:
+def _prices(flat: FlatProblem, windows: _Windows, front: Floats, back: Floats) -> Prices:
     until = np.concatenate([[0.0], np.cumsum(back)])  # price of the first k backward ops
     rest = np.concatenate([np.cumsum(front[::-1])[::-1], [0.0]])  # of the forward from p on
     save, again = [], []
-    for v in range(len(problem.values)):
-        if not table.saveable[v]:
+    for v in range(len(flat.nbytes)):
+        if not flat.saveable[v]:
             save.append(0.0)
             again.append(0.0)
             continue
-        begin = table.born[v] if table.hoist[table.producer[v]] else table.last[v] + 1
+        begin = flat.born[v] if flat.hoist[flat.producer[v]] else flat.last[v] + 1
         held = rest[begin] + until[windows.last[v] + 1]
-        save.append(float(table.saving[v] * held))
+        save.append(float(flat.saving_bytes[v] * held))
         live = until[windows.last[v] + 1] - until[max(windows.first[v], 0)]
-        again.append(float(table.nbytes[v] * live))
+        again.append(float(flat.nbytes[v] * live))
     recompute = [
         0.0
-        if problem.ops[op].phase is Phase.DEFERRABLE and op in problem.required
-        else table.seconds[op] + sum(again[v] for v in table.makes[op])
-        for op in range(len(problem.ops))
+        if op in flat.problem.required
+        else flat.seconds[op] + sum(again[v] for v in flat.makes[op])
+        for op in range(len(flat.seconds))
     ]
-    return forbidding(table, recompute, save)
+    return forbidding(flat, recompute, save)

@@ -14,20 +14,23 @@ rest, the backward of stages ``a`` to ``t - 1`` costs ``E(a, t, r)``, the least 
 
 ``F`` is the time to run stages; it is 0 up to the last stage, since the forward runs them anyway.
 Gradients and what else a backward op holds count as a need of its stage. Bytes are rounded to
-levels and stages are not quite a chain, so what comes out is a start to be drained and filled.
+levels and stages are not quite a chain, so what comes out is a seed for the search.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fxremat.problem.types import Phase, Problem
-from fxremat.solver.flat import Table
+from fxremat.problem.types import Phase
+from fxremat.solver.depth_first import depth_first
+from fxremat.solver.flat import FlatProblem
 
 __all__ = ["Rotor"]
 
@@ -69,13 +72,12 @@ class Rotor:
     """Finds schedules of one problem for any number of limits.
 
     Args:
-        problem: the problem.
-        table: its layout.
+        flat: the problem laid out.
         most: bytes above which no limit is asked for.
     """
 
-    def __init__(self, problem: Problem, table: Table, most: int) -> None:
-        self.problem, self.table = problem, table
+    def __init__(self, flat: FlatProblem, most: int) -> None:
+        self.problem, self.flat = flat.problem, flat
         self.unit = max(1, most // LEVELS)
 
     def schedule(self, limit: int) -> list[int] | None:
@@ -90,7 +92,7 @@ class Rotor:
         if costs[0, count][level] == np.inf:
             return None
         stages = self._stages
-        emitted = _Emitted(self.problem, self.table)
+        emitted = _Emitted(self.flat)
         stack = [(0, count, level)]
         while stack:
             a, t, r = stack.pop()
@@ -111,14 +113,14 @@ class Rotor:
 
     @cached_property
     def _stages(self) -> _Stages:
-        return _stages(self.problem, self.table)
+        return _stages(self.flat)
 
     def _levels(self, nbytes: int) -> int:
         return round(nbytes / self.unit)
 
     def _held(self, a: int, k: int) -> int:
         enter = self._stages.enter
-        return sum(self.table.saving[v] for v in enter[k] - enter[a])
+        return sum(self.flat.saving_bytes[v] for v in enter[k] - enter[a])
 
     @cached_property
     def _solved(
@@ -155,9 +157,9 @@ class Rotor:
                     row[: self._levels(need)] = np.inf
                     again = stages.leaf[a] if length == 1 else run[end] - run[a]
                     rows.append(row if first else row + again)
-                table = np.stack(rows)
-                choice[a, t] = table.argmin(axis=0) + a
-                costs[a, t] = table.min(axis=0)
+                rows_of_k = np.stack(rows)
+                choice[a, t] = rows_of_k.argmin(axis=0) + a
+                costs[a, t] = rows_of_k.min(axis=0)
         return costs, choice
 
 
@@ -166,54 +168,49 @@ def _less(costs: Costs, levels: int) -> Costs:
     if levels <= 0:
         return costs.copy()
     shifted = np.full_like(costs, np.inf)
-    shifted[levels:] = costs[: len(costs) - levels]
+    shifted[levels:] = costs[: max(0, len(costs) - levels)]
     return shifted
 
 
 class _Emitted:
     """A schedule in the making."""
 
-    def __init__(self, problem: Problem, table: Table) -> None:
-        self.problem, self.table = problem, table
+    def __init__(self, flat: FlatProblem) -> None:
+        self.problem, self.flat = flat.problem, flat
         self.schedule: list[int] = []
-        self._deferrable: set[int] = set()
+        self._done: set[int] = set()
 
     def forward(self, stages: list[list[int]]) -> None:
         """Run stages."""
-        self.schedule += [op for stage in stages for op in stage if self.table.rerun[op]]
+        self.schedule += [op for stage in stages for op in stage if self.flat.can_rerun[op]]
 
     def backward(self, span: range) -> None:
         """Run backward ops, DEFERRABLE ops right before what reads them."""
         for k in span:
-            op = self.problem.backward[k]
-            self._feed(op)
-            self.schedule.append(op)
+            self.schedule += depth_first(self.problem.backward[k], self._deferrable, self._done)
 
-    def _feed(self, op: int) -> None:
-        for v in self.table.reads[op]:
-            maker = self.table.producer[v]
-            if self.problem.ops[maker].phase is Phase.DEFERRABLE and maker not in self._deferrable:
-                self._deferrable.add(maker)
-                self._feed(maker)
-                self.schedule.append(maker)
+    def _deferrable(self, op: int) -> Iterator[int]:
+        makers = (self.flat.producer[v] for v in self.flat.reads[op])
+        return (m for m in makers if self.problem.ops[m].phase is Phase.DEFERRABLE)
 
 
 # Cutting the forward into stages.
 
 
-def _stages(problem: Problem, table: Table) -> _Stages:
+def _stages(flat: FlatProblem) -> _Stages:
+    problem = flat.problem
     order = [o for o in problem.forward if problem.ops[o].phase is Phase.FORWARD]
-    reads = [_through(problem, table, op) for op in problem.backward]
+    reads = [_through(flat, op) for op in problem.backward]
     wanted = {v for read in reads for v in read}
-    live = _lives(table, order)
-    cuts = _cuts(table, live, wanted)
+    live = _lives(flat, order)
+    cuts = _cuts(flat, live, wanted)
     stage_of = {}
     ops = []
     for index, (start, end) in enumerate(pairwise(cuts)):
         ops.append(order[start:end])
         stage_of.update(dict.fromkeys(order[start:end], index))
     enter = [frozenset(live[cut]) for cut in cuts[:-1]]
-    own = [max((_stage(table, stage_of, enter, v) for v in r), default=0) for r in reads]
+    own = [max((_stage(flat, stage_of, enter, v) for v in r), default=0) for r in reads]
     at = list(accumulate(reversed(own), max))[::-1]
     backward, k = [range(0)] * len(ops), 0
     for stage in range(len(ops) - 1, -1, -1):
@@ -225,39 +222,44 @@ def _stages(problem: Problem, table: Table) -> _Stages:
     backward[0] = range(backward[0].start, len(at))
     tapes = []
     for index, inside in enumerate(ops):
-        made = {v for op in inside for v in table.makes[op]}
+        made = {v for op in inside for v in flat.makes[op]}
         later = enter[index + 1] if index + 1 < len(ops) else frozenset()
-        tapes.append(sum(table.saving[v] for v in made & (wanted | later)))
+        tapes.append(sum(flat.saving_bytes[v] for v in made & (wanted | later)))
     return _Stages(
         ops=ops,
         backward=backward,
-        seconds=[sum(table.seconds[o] for o in inside if table.rerun[o]) for inside in ops],
+        seconds=[sum(flat.seconds[o] for o in inside if flat.can_rerun[o]) for inside in ops],
         leaf=[
-            _leaf(table, inside, {v for k in span for v in reads[k]})
+            _leaf(flat, inside, {v for k in span for v in reads[k]})
             for inside, span in zip(ops, backward, strict=True)
         ],
-        width=[_width(table, inside, e) for inside, e in zip(ops, enter, strict=True)],
+        width=[
+            _most(flat, inside, held, [flat.workspace[o] for o in inside])
+            for inside, held in zip(ops, enter, strict=True)
+        ],
         tape=tapes,
-        need=_needs(problem, table, backward, enter),
-        base=[table.before[span.start] if span else 0 for span in backward],
+        need=_needs(flat, backward, enter),
+        base=[flat.base_before[span.start] if span else 0 for span in backward],
         enter=enter,
     )
 
 
-def _stage(table: Table, stage_of: dict[int, int], enter: list[frozenset[int]], value: int) -> int:
+def _stage(
+    flat: FlatProblem, stage_of: dict[int, int], enter: list[frozenset[int]], value: int
+) -> int:
     """The last stage that a value is at hand for without being taped: the next one if it enters."""
-    stage = stage_of[table.producer[value]]
+    stage = stage_of[flat.producer[value]]
     return stage + 1 if stage + 1 < len(enter) and value in enter[stage + 1] else stage
 
 
-def _through(problem: Problem, table: Table, op: int) -> set[int]:
+def _through(flat: FlatProblem, op: int) -> set[int]:
     """The forward values that an op reads, itself or through DEFERRABLE ops."""
     found: set[int] = set()
     stack, seen = [op], {op}
     while stack:
-        for v in table.reads[stack.pop()]:
-            maker = table.producer[v]
-            if problem.ops[maker].phase is Phase.FORWARD:
+        for v in flat.reads[stack.pop()]:
+            maker = flat.producer[v]
+            if flat.problem.ops[maker].phase is Phase.FORWARD:
                 found.add(v)
             elif maker not in seen:
                 seen.add(maker)
@@ -265,21 +267,19 @@ def _through(problem: Problem, table: Table, op: int) -> set[int]:
     return found
 
 
-def _leaf(table: Table, inside: list[int], wanted: set[int]) -> float:
+def _leaf(flat: FlatProblem, inside: list[int], wanted: set[int]) -> float:
     """Time of the ops of a stage that make values, with their ancestors in it."""
     seconds = 0.0
     for op in reversed(inside):
-        if not wanted.isdisjoint(table.makes[op]):
-            wanted.update(table.reads[op])
-            seconds += table.seconds[op] if table.rerun[op] else 0.0
+        if not wanted.isdisjoint(flat.makes[op]):
+            wanted.update(flat.reads[op])
+            seconds += flat.seconds[op] if flat.can_rerun[op] else 0.0
     return seconds
 
 
-def _needs(
-    problem: Problem, table: Table, backward: list[range], enter: list[frozenset[int]]
-) -> list[int]:
+def _needs(flat: FlatProblem, backward: list[range], enter: list[frozenset[int]]) -> list[int]:
     """Most bytes live during the backward of each stage, beside what enters it."""
-    emitted = _Emitted(problem, table)
+    emitted = _Emitted(flat)
     needs = []
     for span, held in zip(reversed(backward), reversed(enter), strict=True):
         start = len(emitted.schedule)
@@ -287,26 +287,33 @@ def _needs(
         ops = emitted.schedule[start:]
         level, k = [], span.start
         for op in ops:
-            runs = table.is_backward[op]
-            level.append(table.at[k] if runs else table.before[k] + table.workspace[op])
+            runs = flat.is_backward[op]
+            level.append(flat.base_at[k] if runs else flat.base_before[k] + flat.workspace[op])
             k += runs
-        born = {v: at for at, op in enumerate(ops) for v in table.makes[op]}
-        last = {v: at for at, op in enumerate(ops) for v in (*table.reads[op], *table.makes[op])}
-        for v, at in last.items():
-            if v not in held:
-                for q in range(born.get(v, 0), at + 1):
-                    level[q] += table.nbytes[v]
-        needs.append(max(level, default=0))
+        needs.append(_most(flat, ops, held, level))
     return needs[::-1]
 
 
-def _cuts(table: Table, live: list[set[int]], wanted: set[int]) -> list[int]:
+def _most(flat: FlatProblem, ops: list[int], held: frozenset[int], level: list[int]) -> int:
+    """Most bytes live while ops run: a level at each of them, and their values but those held."""
+    born = {v: at for at, op in enumerate(ops) for v in flat.makes[op]}
+    last = {v: at for at, op in enumerate(ops) for v in (*flat.reads[op], *flat.makes[op])}
+    delta = [0] * (len(ops) + 1)
+    for v in last.keys() - held:
+        delta[born.get(v, 0)] += flat.nbytes[v]
+        delta[last[v] + 1] -= flat.nbytes[v]
+    return max(map(add, level, accumulate(delta)), default=0)
+
+
+def _cuts(flat: FlatProblem, live: list[set[int]], wanted: set[int]) -> list[int]:
     """Positions at which stages begin, and the end: where little is live, evenly spread.
 
     What the backward reads anyway is better held between stages than what it does not.
     """
     count = len(live)
-    size = [sum(table.saving[v] * (1 if v in wanted else 2) for v in values) for values in live]
+    size = [
+        sum(flat.saving_bytes[v] * (1 if v in wanted else 2) for v in values) for values in live
+    ]
     parts = min(STAGES, count // 2)
     best = []
     for part in range(parts):
@@ -317,28 +324,14 @@ def _cuts(table: Table, live: list[set[int]], wanted: set[int]) -> list[int]:
     return [0, *picked, count]
 
 
-def _lives(table: Table, order: list[int]) -> list[set[int]]:
+def _lives(flat: FlatProblem, order: list[int]) -> list[set[int]]:
     """For each position of the forward the values made before it that are read from it on."""
     last: dict[int, int] = {}
     for at, op in enumerate(order):
-        last.update(dict.fromkeys(table.reads[op], at))
+        last.update(dict.fromkeys(flat.reads[op], at))
     found: list[set[int]] = []
     now: set[int] = set()
     for at, op in enumerate(order):
         found.append(set(now))
-        now = {v for v in (*now, *table.makes[op]) if last.get(v, -1) > at}
+        now = {v for v in (*now, *flat.makes[op]) if last.get(v, -1) > at}
     return found
-
-
-def _width(table: Table, inside: list[int], enter: frozenset[int]) -> int:
-    """Most bytes live while a stage runs, beside what enters it."""
-    last: dict[int, int] = {}
-    for at, op in enumerate(inside):
-        last.update(dict.fromkeys((*table.makes[op], *table.reads[op]), at))
-    live = most = 0
-    for at, op in enumerate(inside):
-        live += sum(table.nbytes[v] for v in table.makes[op])
-        most = max(most, live + table.workspace[op])
-        gone = {*table.reads[op], *table.makes[op]} - enter
-        live -= sum(table.nbytes[v] for v in gone if last[v] == at)
-    return most

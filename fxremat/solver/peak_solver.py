@@ -28,20 +28,16 @@ from dataclasses import dataclass
 from fxremat.problem.types import Problem
 from fxremat.solver.bounds.peak import floor
 from fxremat.solver.bounds.time import TimeBound
-from fxremat.solver.flat import Table
+from fxremat.solver.flat import FlatProblem
 from fxremat.solver.mincut.cutter import Cutter
 from fxremat.solver.pareto import Point, Pool
 from fxremat.solver.schedule.state import State
-from fxremat.solver.search.lns import PROVED, Clock, Search
-from fxremat.solver.search.restore import fill
+from fxremat.solver.search.lns import Deadline, Search
+from fxremat.solver.search.restore import restore
 from fxremat.solver.seeds.cuts import baseline, cuts
+from fxremat.solver.tuning import SEARCH
 
 __all__ = ["PeakSolver"]
-
-FINEST = 2048  # the bracket of an answer is at most this part of the baseline's peak
-COARSEST = 16  # and that of two neighbours on the frontier, or
-APART = 5e-3  # of the step's time
-EQUAL = 5e-4  # of the step's time: ends of a stretch that cost as good as the same
 
 
 @dataclass(frozen=True)
@@ -86,29 +82,27 @@ class PeakSolver:
         self, problem: Problem, effort: float = 1.0, time_limit: float | None = None
     ) -> None:
         self.problem = problem
-        self.table = Table.of(problem)
+        self.flat = FlatProblem.of(problem)
         self.cutter = Cutter(problem)
         self.pool = Pool(problem)
-        self.floor = floor(problem, self.table)
+        self.floor = floor(problem, self.flat)
         self.baseline = self._first()
-        self.start = State(self.table, self.baseline.schedule)
-        self.bound = TimeBound(problem, self.table, self.start.at_backward())
-        self.clock = Clock(math.inf if time_limit is None else time.monotonic() + time_limit)
-        self._search = Search(
-            problem, self.table, self.cutter, self.start, self.bound, effort, self.clock
-        )
+        self.start = State(self.flat, self.baseline.schedule)
+        self.bound = TimeBound(self.flat, self.start.at_backward())
+        self.deadline = Deadline(math.inf if time_limit is None else time.monotonic() + time_limit)
+        self._search = Search(self.flat, self.cutter, self.start, self.bound, effort, self.deadline)
         self._nodes: dict[int, Point | None] = {}
         self._whole = _Stretch(self.floor - 1, None, self._loosest())
 
     @property
     def timed_out(self) -> bool:
         """Whether the time limit has cut a search short."""
-        return self.clock.late
+        return self.deadline.late
 
     @property
     def seconds_left(self) -> float:
         """Seconds up to the time limit."""
-        return self.clock.deadline - time.monotonic()
+        return self.deadline.ends - time.monotonic()
 
     def solve(self, limit: int) -> Point | None:
         """The cheapest plan found whose peak is within a limit (bytes), or None."""
@@ -118,7 +112,7 @@ class PeakSolver:
             if limit >= self._whole.high.peak:
                 return self._whole.high
             found = self._walk(limit) or self._lowest()
-        if self.clock.late:
+        if self.deadline.late:
             return self._best_so_far(limit)
         return found if found is not None and found.peak <= limit else None
 
@@ -134,7 +128,7 @@ class PeakSolver:
         """The plan with the lowest peak found."""
         with _collector_off():
             found = self._lowest()
-        return self.pool.least if self.clock.late else found
+        return self.pool.least if self.deadline.late else found
 
     def frontier(self) -> tuple[Point, ...]:
         """Plans from the lowest peak found to no recompute, by rising peak and falling time.
@@ -148,7 +142,7 @@ class PeakSolver:
                 stretch = stack.pop()
                 if stretch.low is not None:
                     points[stretch.low.peak] = stretch.low
-                if not self._closed(stretch, COARSEST, APART):
+                if not self._closed(stretch, SEARCH.coarsest, SEARCH.apart):
                     below, above = self._halves(stretch)
                     stack += [above] if above.low is None else [below, above]
         return tuple(sorted(points.values(), key=lambda p: p.peak))
@@ -163,15 +157,15 @@ class PeakSolver:
 
     def _loosest(self) -> Point:
         """The cheapest plan of all: the baseline, or it without runs that no limit calls for."""
-        free = State(self.table, self.start.ops)
-        fill(free, 2**62)
+        free = State(self.flat, self.start.ops)
+        restore(free, 2**62)
         point = self.pool.add(free.schedule())
         return min(self.baseline, point, key=lambda p: (p.seconds, p.peak))
 
     def _walk(self, limit: int) -> Point | None:
         """The answer to a limit; None if no plan was found."""
         stretch = self._whole
-        while not self._closed(stretch, FINEST, EQUAL):
+        while not self._closed(stretch, SEARCH.finest, SEARCH.equal):
             below, above = self._halves(stretch)
             if limit >= above.bottom:
                 stretch = above
@@ -186,23 +180,16 @@ class PeakSolver:
     def _lowest(self) -> Point:
         """The plan at the lower end of the lowest stretch that has one."""
         stretch = self._whole
-        while stretch.low is None and not self._closed(stretch, FINEST, EQUAL):
+        while stretch.low is None and not self._closed(stretch, SEARCH.finest, SEARCH.equal):
             below, above = self._halves(stretch)
             stretch = above if above.low is None else below
         return stretch.high if stretch.low is None else stretch.low
 
     def _halves(self, stretch: _Stretch) -> tuple[_Stretch, _Stretch]:
-        middle = stretch.middle
-        if middle not in self._nodes:
-            found = self._node(stretch, middle)
-            if self.clock.late:
-                return self._parts(stretch, middle, found)
+        middle, depth = stretch.middle, stretch.depth + 1
+        found = self._nodes[middle] if middle in self._nodes else self._node(stretch, middle)
+        if not self.deadline.late:
             self._nodes[middle] = found
-        return self._parts(stretch, middle, self._nodes[middle])
-
-    @staticmethod
-    def _parts(stretch: _Stretch, middle: int, found: Point | None) -> tuple[_Stretch, _Stretch]:
-        depth = stretch.depth + 1
         high = stretch.high if found is None else found
         below = _Stretch(stretch.bottom, stretch.low, high, depth)
         return below, _Stretch(middle, found, stretch.high, depth)
@@ -231,7 +218,7 @@ class PeakSolver:
         return low
 
     def _closed(self, stretch: _Stretch, parts: int, apart: float) -> bool:
-        if self.clock.check():
+        if self.deadline.passed():
             return True
         size = stretch.high.peak - stretch.bottom
         if size <= max(1, self.baseline.peak // parts):
@@ -242,19 +229,19 @@ class PeakSolver:
         if stretch.low.seconds <= stretch.high.seconds + apart * step:
             return True
         proved = self.bound.at(stretch.high.peak - 1).seconds
-        return stretch.low.seconds <= proved + PROVED * step
+        return stretch.low.seconds <= proved + SEARCH.proved * step
 
     def _first(self) -> Point:
         """The baseline or, where rules forbid it, the first cut; the cut tells what conflicts."""
         try:
             return self.pool.add(baseline(self.problem))
         except ValueError:
-            return self.pool.add(next(cuts(self.problem, self.table, self.cutter)))
+            return self.pool.add(next(cuts(self.flat, self.cutter)))
 
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Without the cyclic garbage collector, which took half of the time.
+    """Without the cyclic garbage collector, which took a third of the time; restored in any case.
 
     States hold no cycles, so nothing is left for it; but each of its runs walks all live objects.
     """

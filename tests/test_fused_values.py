@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fxremat.problem.fused_values import FUSED, fresh
+from fxremat.problem.fused_values import FUSED, recompute_fused_values
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Op, Phase, Problem, Value
 
@@ -32,7 +32,8 @@ PROBLEM = Problem(VALUES, OPS, forward=(0, 1, 2, 3), backward=(4, 5, 6))
 def refreshed(schedule: str, problem: Problem = PROBLEM) -> str:
     index = {op.name: i for i, op in enumerate(problem.ops)}
     return " ".join(
-        problem.ops[o].name for o in fresh(problem, [index[n] for n in schedule.split()])
+        problem.ops[o].name
+        for o in recompute_fused_values(problem, [index[n] for n in schedule.split()])
     )
 
 
@@ -53,7 +54,7 @@ def test_what_is_stale_runs_again(schedule: str, wanted: str) -> None:
 def test_further_runs_take_no_memory() -> None:
     names = {op.name: i for i, op in enumerate(OPS)}
     before = [names[n] for n in ["x", "half", "exp", "y", "g1", "x", "y", "g2", "output"]]
-    after = fresh(PROBLEM, before)
+    after = recompute_fused_values(PROBLEM, before)
     assert replay(PROBLEM, after).peak == replay(PROBLEM, before).peak
     assert replay(PROBLEM, after).recompute_seconds == replay(PROBLEM, before).recompute_seconds + 2
 
@@ -88,4 +89,4 @@ def test_a_long_chain_of_fused_values_runs_again() -> None:
     forward, last = tuple(range(length + 1)), (length + 1, length + 2)
     problem = Problem(tuple(values), tuple(ops), forward, last)
     schedule = (*forward, last[0], 0, last[1])
-    assert fresh(problem, schedule) == (*forward, last[0], *forward, last[1])
+    assert recompute_fused_values(problem, schedule) == (*forward, last[0], *forward, last[1])

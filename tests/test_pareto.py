@@ -11,7 +11,7 @@ from tests import problems
 from tests.strategies import problems as random_problems
 from tests.test_state import RANDOM, legal
 
-# of the chain: peak and seconds by replay (tests/test_timeline.py)
+# of the chain: peak and seconds by replay (tests/test_replay.py)
 SAVE_ALL = [3, 4, 5, 6]  # 28, 0
 NO_GAIN = [3, 1, 4, 5, 6]  # 28, 2
 THRICE = [0, 1, 2, 3, 0, 1, 4, 0, 5, 6]  # 24, 16
@@ -37,8 +37,6 @@ def test_the_cheapest_that_fits_is_the_answer() -> None:
     assert pool.best(low.peak - 1) is None
     assert pool.best(27) == low
     assert pool.best(28) == pool.points[-1]
-    assert pool.above(low.peak - 1, 1) == [low]
-    assert pool.above(low.peak, 5) == pool.points[1:]
 
 
 def test_the_referee_judges() -> None:

@@ -11,7 +11,7 @@ from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.bounds.closure import BOUNDARY, moment
 from fxremat.solver.bounds.time import TimeBound
-from fxremat.solver.flat import Table
+from fxremat.solver.flat import FlatProblem
 from fxremat.solver.schedule.state import State
 from fxremat.solver.seeds.cuts import baseline
 from tests import problems
@@ -22,44 +22,48 @@ from tests.test_state import RANDOM, legal
 
 
 def bounds(problem: Problem) -> TimeBound:
-    """Bounds with every moment of the backward among the candidates."""
-    table = Table.of(problem)
-    return TimeBound(problem, table, State(table, baseline(problem)).at_backward())
+    """Bounds as the solver takes them."""
+    flat = FlatProblem.of(problem)
+    return TimeBound(flat, State(flat, baseline(problem)).at_backward())
 
 
-def every_moment(problem: Problem, limit: int) -> float:
-    table = Table.of(problem)
-    made = TimeBound(problem, table, table.local)
+def every_moment(problem: Problem) -> TimeBound:
+    """Bounds that look at all moments of the step."""
+    flat = FlatProblem.of(problem)
+    made = TimeBound(flat, flat.op_floor)
     made._moments = [BOUNDARY, *range(len(problem.backward))]
-    return made.at(limit).seconds
+    return made
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(random_problems(rules=True), RANDOM)
 def test_no_schedule_recomputes_less(problem: Problem, rng: random.Random) -> None:
     """DEFERRABLE ops, held and unsaveable values, fixed ops and several outputs among them."""
     line = replay(problem, legal(problem, rng))
+    bound = every_moment(problem)
     for limit in (line.peak, line.peak + 3):
-        assert every_moment(problem, limit) <= line.recompute_seconds * (1 + 1e-9)
+        assert bound.at(limit).seconds <= line.recompute_seconds * (1 + 1e-9)
 
 
 def test_no_seeded_schedule_recomputes_less() -> None:
-    """1,000 random schedules of problems with longer backwards than hypothesis draws."""
+    """800 random schedules of problems with longer backwards than hypothesis draws."""
     checked = 0
-    for seed in range(250):
+    for seed in range(100):
         problem = random_problem(seed, most=10, rules=bool(seed % 2))
         rng = random.Random(seed)
-        for _ in range(4):
+        try:
+            bound = every_moment(problem)
+        except InfeasibleError:
+            bound = None
+        for _ in range(8):
             try:
                 line = replay(problem, random_schedule(problem, rng))
             except (LookupError, ValueError):
                 continue
             checked += 1
-            try:
-                assert every_moment(problem, line.peak) <= line.recompute_seconds * (1 + 1e-9)
-            except InfeasibleError:
-                pytest.fail("there is a schedule, so the rules leave a cut")
-    assert checked > 750
+            assert bound is not None, "there is a schedule, so the rules leave a cut"
+            assert bound.at(line.peak).seconds <= line.recompute_seconds * (1 + 1e-9)
+    assert checked > 600
 
 
 def test_never_above_the_best_of_all_schedules() -> None:
@@ -73,13 +77,14 @@ def test_never_above_the_best_of_all_schedules() -> None:
             limit = peak * tenths // 10
             best = cheapest(problem, limit)
             found = bound.at(limit).seconds
-            if best is None:
+            if not best:
+                assert best is None or found == 0.0
                 continue
             compared += 1
             assert found <= best + 1e-9
             tight += found > 0.5 * best
     assert compared > 40
-    assert tight > 0.2 * compared
+    assert tight >= 0.5 * compared
 
 
 @pytest.mark.slow
@@ -117,9 +122,9 @@ def test_what_may_not_be_recomputed_must_fit() -> None:
 
 def test_a_moment_counts_what_is_read_there_among_its_base() -> None:
     problem = problems.chain()
-    table = Table.of(problem)
+    flat = FlatProblem.of(problem)
     names = [v.name for v in problem.values]
-    at = moment(problem, table, 1)
+    at = moment(flat, 1)
     assert at.base == 4 + 8 + 4 + 4
     assert at.nbytes[names.index("a")] == 8
     assert at.nbytes[names.index("b")] == 0

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.problems import joint_of, problem_of
 from benchmarks.zoo import gpt
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 
 
 class Dropping(nn.Module):

@@ -9,7 +9,7 @@ from fxremat.base.errors import InfeasibleError
 from fxremat.problem.liveness import Holding, Occupancy, occupancy
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Problem
-from fxremat.solver.peak import PeakSolver
+from fxremat.solver.peak_solver import PeakSolver
 from tests.problems import chain, either, held
 from tests.strategies import problems
 
@@ -34,7 +34,7 @@ def test_intervals_add_up_to_the_replay(problem: Problem, tenths: int) -> None:
     line = occupancy(problem, point.schedule)
     timeline = replay(problem, point.schedule)
     assert levels(line) == list(line.levels) == [*timeline.forward, *timeline.backward]
-    assert line.levels[line.peak] == point.peak
+    assert line.levels[line.peak_position] == point.peak
     saved = {i.value for i in line.intervals if i.holding is Holding.SAVED}
     assert saved == set(timeline.saved)
 
@@ -68,6 +68,6 @@ def test_what_is_held_lives_to_the_end_and_either_ops_make_temporaries() -> None
 def test_the_largest_come_first() -> None:
     problem = chain()
     line = occupancy(problem, PeakSolver(problem).baseline.schedule)
-    sizes = [i.nbytes for i in line.at(line.peak)]
+    sizes = [i.nbytes for i in line.at(line.peak_position)]
     assert sizes == sorted(sizes, reverse=True)
-    assert sum(sizes) + line.workspace[line.peak] == line.levels[line.peak]
+    assert sum(sizes) + line.workspace[line.peak_position] == line.levels[line.peak_position]
