@@ -2,8 +2,7 @@
 
     python -m benchmarks.gap
     python -m benchmarks.gap --models gpt2,unet3 --fractions 0.8,0.5 --time-limit 60
-    python -m benchmarks.gap --zoo FILE --json FILE --picture FILE
-    python -m benchmarks.gap --several --models chain6,chain8 --json FILE
+    python -m benchmarks.gap --several --models chain6,chain8
 
 Each row of the first table is one limit of one instance. A fresh solver at its defaults answers, as
 for a user who asks for one budget; the exact solver (fxremat/solver/exact/solve.py) starts from
@@ -19,7 +18,7 @@ workspaces are left out.
                 if the time limit came first
     gap         ours - optimum
     bound       lower bound on the recompute time of every plan, from the default solver
-    s ours, s exact    seconds
+    seconds, exact_seconds    of the two solvers
 
 The second table has ours in short: "5.20" is proved to be the optimum, "5.20+0.31" is so much above
 it, "5.20?" is late, "none" proved infeasible, "MISSED" found by the exact solver only.
@@ -29,32 +28,31 @@ that of plans in which ops run in any number of stages; in both, runs stand in t
 them. Ours knows no such limits, so where it runs an op more than once, "optimum" says little: the
 summary counts these cells apart.
 
-The exit code is 1 if a bound is above a plan's time, or a proved optimum above ours.
+Results go to ``gap.json`` and ``.png`` in the folder. The exit code is 1 if a bound is above a
+plan's time, or a proved optimum above ours.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import families, harness, pictures, zoo
+from benchmarks import harness, pictures, zoo
+from benchmarks.harness import Row
 from benchmarks.problems import joint_of, problem_of
 from fxremat.problem.types import Problem
-from fxremat.solver.exact.solve import Exact, solve_several, solve_single
+from fxremat.solver.exact.solve import solve_several, solve_single
 from fxremat.solver.peak import PeakSolver
 
 __all__ = ["Cell", "condensed", "main", "measure", "summary"]
 
-FRACTIONS = (0.8, 0.7, 0.6, 0.5)
 GRAPHS = {"aten": False, "decomposed": True}
 COLUMNS = (
     *("instance", "graph", "fraction", "ops", "ours", "optimum", "proved", "gap", "bound"),
-    *("s ours", "s exact"),
+    *("seconds", "exact_seconds"),
 )
-INSTANCES = families.INSTANCES | {"chain32": zoo.chain}
 EQUAL = 1e-4  # percent of the step up to which two times are the same
 
 
@@ -115,9 +113,9 @@ def measure(
     limit = int(fraction * solver.baseline.peak)
     point = solver.solve(limit)
     middle = time.perf_counter()
-    oracle: Callable[..., Exact] = solve_several if several else solve_single
     start = None if point is None else point.schedule
-    found = oracle(problem, limit, time_limit=time_limit, start=start)
+    exact = solve_several if several else solve_single
+    found = exact(problem, limit, time_limit=time_limit, start=start)
     end = time.perf_counter()
     return Cell(
         instance=name,
@@ -138,37 +136,36 @@ def summary(cells: Sequence[Cell]) -> list[str]:
     """What the cells say together, a line each."""
     proved = [c for c in cells if c.proved]
     gaps = [c.gap for c in proved if c.gap is not None]
-    missed = [c for c in cells if c.ours is None and c.optimum is not None]
-    late = sum(not c.proved for c in cells)
     once = [c.gap for c in proved if c.gap is not None and not c.repeats]
+    late = [c.gap for c in cells if not c.proved and c.gap is not None]
+    loose = [c.optimum - c.bound for c in proved if c.optimum is not None]
+    missed = [c for c in cells if c.ours is None and c.optimum is not None]
+    never = sum(c.optimum is None for c in proved)
     lines = [
-        f"{len(cells)} cells: {len(gaps)} with a proved optimum, "
-        f"{sum(c.optimum is None for c in proved)} proved infeasible, {late} late"
+        f"{len(cells)} cells: {len(gaps)} with a proved optimum, {never} proved infeasible, "
+        f"{len(cells) - len(proved)} late"
     ]
     if gaps:
         equal = sum(g <= EQUAL for g in gaps)
         lines += [
-            f"gap to proved optima: mean {sum(gaps) / len(gaps):.3f} %, worst {max(gaps):.3f} %, "
+            f"gap to proved optima: {_mean(gaps)}, "
             f"none at {equal} of {len(gaps)} ({100 * equal / len(gaps):.0f} %)",
             f"in {len(gaps) - len(once)} of these our plan runs an op more than once in a backward",
         ]
-    if once:
-        mean = sum(once) / len(once)
-        lines.append(f"the other {len(once)}: mean {mean:.3f} %, worst {max(once):.3f} %")
-    known = [c.gap for c in cells if not c.proved and c.gap is not None]
-    if known:
-        lines.append(
-            f"gap to the best plan known where late: mean {sum(known) / len(known):.3f} %, "
-            f"worst {max(known):.3f} %"
-        )
-    loose = [c.optimum - c.bound for c in proved if c.optimum is not None]
-    if loose:
-        mean = sum(loose) / len(loose)
-        lines.append(f"proved optimum - bound: mean {mean:.2f} %, worst {max(loose):.2f} %")
-    wrong = [c for c in cells if not c.valid]
+    for title, found in (
+        (f"the other {len(once)}", once),
+        ("gap to the best plan known where late", late),
+        ("proved optimum - bound", loose),
+    ):
+        if found:
+            lines.append(f"{title}: {_mean(found)}")
     lines.append(f"limits at which only the exact solver found a plan: {_names(missed)}")
-    lines.append(f"bounds above a plan, or optima above ours: {_names(wrong)}")
-    return lines
+    wrong = [c for c in cells if not c.valid]
+    return [*lines, f"bounds above a plan, or optima above ours: {_names(wrong)}"]
+
+
+def _mean(found: Sequence[float]) -> str:
+    return f"mean {sum(found) / len(found):.3f} %, worst {max(found):.3f} %"
 
 
 def condensed(cells: Sequence[Cell]) -> list[dict[str, object]]:
@@ -180,18 +177,12 @@ def condensed(cells: Sequence[Cell]) -> list[dict[str, object]]:
     return list(rows.values())
 
 
-def draw(cells: Sequence[Cell], path: Path) -> None:
+def _draw(cells: Sequence[Cell], path: Path) -> None:
     """Recompute time of ours beside the proved optimum, a point for each cell that has both."""
-    points = {
-        graph: [
-            (c.optimum, c.ours)
-            for c in cells
-            if c.graph == graph and c.proved
-            if c.optimum is not None and c.ours is not None
-        ]
-        for graph in GRAPHS
-    }
-    series = {graph: found for graph, found in points.items() if found}
+    series: dict[str, list[tuple[float, float]]] = {}
+    for cell in cells:
+        if cell.proved and cell.optimum is not None and cell.ours is not None:
+            series.setdefault(cell.graph, []).append((cell.optimum, cell.ours))
     if series:
         across, up = "proved optimum, % of a step", "fxremat, % of a step"
         pictures.points(series, path, across, up)
@@ -208,49 +199,37 @@ def _names(cells: Sequence[Cell]) -> str:
     return ", ".join(f"{c.instance} {c.graph} {c.fraction}" for c in cells) or "none"
 
 
-def _row(cell: Cell) -> dict[str, object]:
-    row: dict[str, object] = {**asdict(cell), "gap": cell.gap}
-    row["proved"] = "yes" if cell.proved else "late"
-    row["fraction"] = str(cell.fraction)
-    row["bound"] = None if cell.bound == math.inf else cell.bound
-    return row | {"s ours": cell.seconds, "s exact": cell.exact_seconds}
+def _row(cell: Cell) -> Row:
+    proved = "yes" if cell.proved else "late"
+    return asdict(cell) | {"gap": cell.gap, "proved": proved, "fraction": str(cell.fraction)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
-    parser = harness.parser(__doc__)
-    parser.set_defaults(zoo=None)
-    parser.add_argument(
-        "--fractions", default=",".join(map(str, FRACTIONS)), help="separated by commas"
-    )
-    parser.add_argument(
-        "--graphs", default=",".join(GRAPHS), help="aten, decomposed, or both (default)"
-    )
-    parser.add_argument(
-        "--time-limit", type=float, default=20.0, help="seconds of the exact solver for each cell"
-    )
-    parser.add_argument("--several", action="store_true", help="let ops run in several stages")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help=".png or .svg (matplotlib)")
-    args = parser.parse_args(argv)
-    models = INSTANCES if args.zoo is None else harness.load_zoo(args.zoo)
-    cells: list[Cell] = []
-    for name in harness.named(args.models or None, models):
+    made = harness.parser(__doc__)
+    made.add_argument("--fractions", default="0.8,0.7,0.6,0.5", help="separated by commas")
+    made.add_argument("--graphs", default=",".join(GRAPHS), help="aten, decomposed, or both")
+    made.add_argument("--time-limit", type=float, default=20.0, help="of the exact solver, seconds")
+    made.add_argument("--several", action="store_true", help="let ops run in several stages")
+    args = made.parse_args(argv)
+    names = harness.chosen(args.models, harness.load_zoo(args.zoo), () if args.zoo else zoo.SMALL)
+
+    def rows_of(name: str) -> list[Row]:
+        cells = []
         for graph in args.graphs.split(","):
-            begin = time.perf_counter()
-            problem = problem_of(joint_of(models[name](), GRAPHS[graph]))
+            problem = problem_of(joint_of(harness.build(args.zoo, name), GRAPHS[graph]))
             for fraction in map(float, args.fractions.split(",")):
-                cell = measure(problem, name, graph, fraction, args.several, args.time_limit)
-                cells.append(cell)
-            print(f"{name} {graph}: {time.perf_counter() - begin:.1f} s", flush=True)
-            harness.write(args.json, [asdict(c) for c in cells])
-    print()
+                cells.append(measure(problem, name, graph, fraction, args.several, args.time_limit))
+        return [asdict(cell) for cell in cells]
+
+    settings = {"fractions": args.fractions, "graphs": args.graphs, "several": args.several}
+    settings |= {"time limit": args.time_limit, "zoo": args.zoo and args.zoo.name}
+    cells = [Cell(**row) for row in harness.collect(args, "gap", names, rows_of, **settings)]
     harness.show([_row(c) for c in cells], COLUMNS)
-    print()
     short = condensed(cells)
     harness.show(short, list(dict.fromkeys(title for row in short for title in row)))
     print(*("", *summary(cells)), sep="\n")
-    if args.picture is not None:
-        draw(cells, args.picture)
+    _draw(cells, args.out / "gap.png")
     return int(not all(c.valid for c in cells))
 
 

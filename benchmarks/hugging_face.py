@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.zoo import Case
+__all__ = ["FLAGGED", "Case", "bert", "diffusion", "flagged", "llama", "vit"]
 
-__all__ = ["bert", "diffusion", "flagged", "llama", "vit"]
+Case = tuple[nn.Module, tuple[Tensor, ...]]  # a module that gives a scalar loss, and its arguments
+FLAGGED = ("llama", "bert", "vit", "diffusion")  # families with a flag for checkpointing
 
 
 class Labelled(nn.Module):
@@ -39,23 +40,21 @@ class Diffusion(nn.Module):
         return functional.mse_loss(self.network(images + noise, steps).sample, noise)
 
 
-def _sizes(layers: int, width: int) -> dict[str, Any]:
+def _sizes(width: int) -> dict[str, Any]:
     """What configurations of transformers call alike; heads of 64 features."""
     return {
         "hidden_size": width,
-        "num_hidden_layers": layers,
+        "num_hidden_layers": 4,
         "num_attention_heads": width // 64,
     }
 
 
-def llama(
-    layers: int = 4, width: int = 256, length: int = 256, batch: int = 4, words: int = 1000
-) -> Case:
+def llama(width: int = 256, length: int = 256, batch: int = 4, words: int = 1000) -> Case:
     """A decoder with rotary positions, RMS norms and gated layers."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        **_sizes(layers, width),
+        **_sizes(width),
         vocab_size=words,
         intermediate_size=11 * width // 4,
         max_position_embeddings=length,
@@ -65,14 +64,12 @@ def llama(
     return Labelled(LlamaForCausalLM(config)), (text, text)
 
 
-def bert(
-    layers: int = 4, width: int = 256, length: int = 256, batch: int = 4, words: int = 1000
-) -> Case:
+def bert(width: int = 256, length: int = 256, batch: int = 4, words: int = 1000) -> Case:
     """An encoder that fills in words; without dropout, so that its gradients can be compared."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
-        **_sizes(layers, width),
+        **_sizes(width),
         vocab_size=words,
         intermediate_size=4 * width,
         max_position_embeddings=length,
@@ -83,12 +80,12 @@ def bert(
     return Labelled(BertForMaskedLM(config)), (text, text)
 
 
-def vit(layers: int = 4, width: int = 256, batch: int = 8, size: int = 64) -> Case:
+def vit(width: int = 256, batch: int = 8, size: int = 64) -> Case:
     """A transformer over patches of images."""
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(  # type: ignore[call-arg] # num_labels is of its base class
-        **_sizes(layers, width),
+        **_sizes(width),
         intermediate_size=4 * width,
         image_size=size,
         patch_size=4,
@@ -98,7 +95,7 @@ def vit(layers: int = 4, width: int = 256, batch: int = 8, size: int = 64) -> Ca
     return Labelled(ViTForImageClassification(config)), (images, classes)
 
 
-def diffusion(width: int = 16, batch: int = 4, size: int = 32) -> Case:
+def diffusion(width: int = 16, batch: int = 12, size: int = 32) -> Case:
     """A denoising UNet with attention at its lowest resolution."""
     from diffusers import UNet2DModel
 
