@@ -95,10 +95,11 @@ def uneven(widths: Sequence[int], batch: int = 4096) -> Case:
 
 
 class Joined(nn.ModuleList):
-    """Parts that all read the same input, their results one after the other."""
+    """Two parts that read the same input, their results one after the other."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([part(x) for part in self], 1)
+        left, right = self
+        return torch.cat([left(x), right(x)], 1)
 
 
 def two_branch(depth: int = 16, width: int = 256, batch: int = 1024) -> Case:
