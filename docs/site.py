@@ -1,4 +1,4 @@
-"""What `make docs` needs beside mkdocs: the README as front page, docstrings as griffe reads them."""
+"""What `make docs` needs beside mkdocs: the README as front page, docstrings as griffe wants them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The text of a page (a hook of mkdocs): the README in place of the index."""
     if page.file.src_uri != "index.md":
         return markdown
-    return README.read_text(encoding="utf-8").replace("](docs/", "](")
+    text = README.read_text(encoding="utf-8").replace("](docs/", "](")
+    return text.replace("[CONTRIBUTING](CONTRIBUTING.md)", "`CONTRIBUTING.md`")
 
 
 class Docstrings(griffe.Extension):
