@@ -14,8 +14,8 @@ workspaces are left out.
     ours        recompute time of the default solver's plan in percent of the step; "-": none found
     optimum     that of the best plan known: the cheapest of the exact solver's class or, if that
                 is cheaper, ours; "-": none found
-    proved      whether it is proved that the class has nothing cheaper, or nothing at all; "late"
-                if the time limit came first
+    proved      whether it is proved that the class has nothing cheaper, or nothing at all, before
+                the time limit
     gap         ours - optimum
     bound       lower bound on the recompute time of every plan, from the default solver
     seconds, exact_seconds    of the two solvers
@@ -34,9 +34,9 @@ plan's time, or a proved optimum above ours.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks import harness, pictures, zoo
@@ -46,7 +46,7 @@ from fxremat.problem.types import Problem
 from fxremat.solver.exact.solve import solve_several, solve_single
 from fxremat.solver.peak import PeakSolver
 
-__all__ = ["Cell", "condensed", "main", "measure", "summary"]
+__all__ = ["condensed", "judged", "main", "measure", "summary"]
 
 GRAPHS = {"aten": False, "decomposed": True}
 COLUMNS = (
@@ -56,58 +56,17 @@ COLUMNS = (
 EQUAL = 1e-4  # percent of the step up to which two times are the same
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One limit of one instance; times of plans are in percent of the step.
-
-    Attributes:
-        instance: name of the model.
-        graph: a key of GRAPHS.
-        fraction: of the baseline peak.
-        ops: how many ops the problem has.
-        ours: the default solver's plan, or None.
-        repeats: whether an op of it runs more than once in the backward.
-        optimum: the best plan known, or None.
-        proved: whether that is proved to be the optimum of the class.
-        bound: no plan takes less; infinite if there is none.
-        seconds: the default solver's time.
-        exact_seconds: the exact solver's time.
-    """
-
-    instance: str
-    graph: str
-    fraction: float
-    ops: int
-    ours: float | None
-    repeats: bool
-    optimum: float | None
-    proved: bool
-    bound: float
-    seconds: float
-    exact_seconds: float
-
-    @property
-    def gap(self) -> float | None:
-        """By how much ours is above the optimum."""
-        if self.ours is None or self.optimum is None:
-            return None
-        return self.ours - self.optimum
-
-    @property
-    def valid(self) -> bool:
-        """Whether the bound is not above a plan, nor a proved optimum above ours."""
-        plans = [p for p in (self.ours, self.optimum) if p is not None]
-        contradicted = self.proved and self.ours is not None and self.optimum is None
-        if self.gap is not None and self.gap < -EQUAL:
-            contradicted = self.proved
-        return not contradicted and all(self.bound <= p + EQUAL for p in plans)
-
-
 def measure(
     problem: Problem, name: str, graph: str, fraction: float, several: bool, time_limit: float
-) -> Cell:
-    """Solve one limit both ways."""
-    step = problem.step_seconds
+) -> Row:
+    """Solve one limit both ways; times of plans are in percent of the step.
+
+    Returns:
+        ``ours`` and ``optimum``, the default solver's plan and the best known, or None;
+        ``repeats``, whether an op of ours runs more than once in the backward; ``proved``, whether
+        the optimum is that of its class; ``bound``, None if no plan can be; seconds.
+    """
+    share = 100 / problem.step_seconds
     begin = time.perf_counter()
     solver = PeakSolver(problem)
     limit = int(fraction * solver.baseline.peak)
@@ -117,30 +76,40 @@ def measure(
     exact = solve_several if several else solve_single
     found = exact(problem, limit, time_limit=time_limit, start=start)
     end = time.perf_counter()
-    return Cell(
-        instance=name,
-        graph=graph,
-        fraction=fraction,
-        ops=len(problem.ops),
-        ours=None if point is None else 100 * point.seconds / step,
-        repeats=point is not None and len(set(point.schedule)) < len(point.schedule),
-        optimum=None if found.point is None else 100 * found.point.seconds / step,
-        proved=found.proved,
-        bound=100 * solver.lower_bound(limit) / step,
-        seconds=middle - begin,
-        exact_seconds=end - middle,
+    bound = share * solver.lower_bound(limit)
+    return judged(
+        {
+            **{"instance": name, "graph": graph, "fraction": fraction, "ops": len(problem.ops)},
+            "ours": None if point is None else share * point.seconds,
+            "repeats": point is not None and len(set(point.schedule)) < len(point.schedule),
+            "optimum": None if found.point is None else share * found.point.seconds,
+            **{"proved": found.proved, "bound": None if bound == math.inf else bound},
+            **{"seconds": middle - begin, "exact_seconds": end - middle},
+        }
     )
 
 
-def summary(cells: Sequence[Cell]) -> list[str]:
+def judged(cell: Row) -> Row:
+    """A cell with its gap, and whether no bound is above a plan, no proved optimum above ours."""
+    ours, optimum, bound = cell["ours"], cell["optimum"], cell["bound"]
+    plans = [plan for plan in (ours, optimum) if plan is not None]
+    gap = None if len(plans) < 2 else ours - optimum
+    below = bound is not None and all(bound <= plan + EQUAL for plan in plans)
+    missing = ours is not None and optimum is None
+    contradicted = cell["proved"] and (missing or (gap is not None and gap < -EQUAL))
+    return cell | {"gap": gap, "valid": not contradicted and (below or not plans)}
+
+
+def summary(cells: Sequence[Row]) -> list[str]:
     """What the cells say together, a line each."""
-    proved = [c for c in cells if c.proved]
-    gaps = [c.gap for c in proved if c.gap is not None]
-    once = [c.gap for c in proved if c.gap is not None and not c.repeats]
-    late = [c.gap for c in cells if not c.proved and c.gap is not None]
-    loose = [c.optimum - c.bound for c in proved if c.optimum is not None]
-    missed = [c for c in cells if c.ours is None and c.optimum is not None]
-    never = sum(c.optimum is None for c in proved)
+    proved = [c for c in cells if c["proved"]]
+    both = [c for c in cells if c["gap"] is not None]
+    gaps = [c["gap"] for c in both if c["proved"]]
+    once = [c["gap"] for c in both if c["proved"] and not c["repeats"]]
+    late = [c["gap"] for c in both if not c["proved"]]
+    bounded = [c for c in proved if c["optimum"] is not None and c["bound"] is not None]
+    loose = [c["optimum"] - c["bound"] for c in bounded]
+    never = sum(c["optimum"] is None for c in proved)
     lines = [
         f"{len(cells)} cells: {len(gaps)} with a proved optimum, {never} proved infeasible, "
         f"{len(cells) - len(proved)} late"
@@ -159,8 +128,9 @@ def summary(cells: Sequence[Cell]) -> list[str]:
     ):
         if found:
             lines.append(f"{title}: {_mean(found)}")
+    missed = [c for c in cells if c["ours"] is None and c["optimum"] is not None]
+    wrong = [c for c in cells if not c["valid"]]
     lines.append(f"limits at which only the exact solver found a plan: {_names(missed)}")
-    wrong = [c for c in cells if not c.valid]
     return [*lines, f"bounds above a plan, or optima above ours: {_names(wrong)}"]
 
 
@@ -168,40 +138,35 @@ def _mean(found: Sequence[float]) -> str:
     return f"mean {sum(found) / len(found):.3f} %, worst {max(found):.3f} %"
 
 
-def condensed(cells: Sequence[Cell]) -> list[dict[str, object]]:
+def _names(cells: Sequence[Row]) -> str:
+    return ", ".join(f"{c['instance']} {c['graph']} {c['fraction']}" for c in cells) or "none"
+
+
+def condensed(cells: Sequence[Row]) -> list[Row]:
     """A row for each instance, a column for each graph and fraction."""
-    rows: dict[str, dict[str, object]] = {}
+    rows: dict[str, Row] = {}
     for cell in cells:
-        row = rows.setdefault(cell.instance, {"instance": cell.instance})
-        row[f"{cell.graph} {cell.fraction}"] = _short(cell)
+        row = rows.setdefault(cell["instance"], {"instance": cell["instance"]})
+        row[f"{cell['graph']} {cell['fraction']}"] = _short(cell)
     return list(rows.values())
 
 
-def _draw(cells: Sequence[Cell], path: Path) -> None:
+def _short(cell: Row) -> str:
+    if cell["ours"] is None:
+        return "MISSED" if cell["optimum"] is not None else "none" if cell["proved"] else "-"
+    gap = f"+{cell['gap']:.2f}" if cell["gap"] is not None and cell["gap"] >= 0.005 else ""
+    return f"{cell['ours']:.2f}{gap}{'' if cell['proved'] else '?'}"
+
+
+def _draw(cells: Sequence[Row], path: Path) -> None:
     """Recompute time of ours beside the proved optimum, a point for each cell that has both."""
     series: dict[str, list[tuple[float, float]]] = {}
     for cell in cells:
-        if cell.proved and cell.optimum is not None and cell.ours is not None:
-            series.setdefault(cell.graph, []).append((cell.optimum, cell.ours))
+        if cell["proved"] and cell["gap"] is not None:
+            series.setdefault(cell["graph"], []).append((cell["optimum"], cell["ours"]))
     if series:
         across, up = "proved optimum, % of a step", "fxremat, % of a step"
         pictures.points(series, path, across, up)
-
-
-def _short(cell: Cell) -> str:
-    if cell.ours is None:
-        return "MISSED" if cell.optimum is not None else "none" if cell.proved else "-"
-    gap = f"+{cell.gap:.2f}" if cell.gap is not None and cell.gap >= 0.005 else ""
-    return f"{cell.ours:.2f}{gap}{'' if cell.proved else '?'}"
-
-
-def _names(cells: Sequence[Cell]) -> str:
-    return ", ".join(f"{c.instance} {c.graph} {c.fraction}" for c in cells) or "none"
-
-
-def _row(cell: Cell) -> Row:
-    proved = "yes" if cell.proved else "late"
-    return asdict(cell) | {"gap": cell.gap, "proved": proved, "fraction": str(cell.fraction)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -220,17 +185,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             problem = problem_of(joint_of(harness.build(args.zoo, name), GRAPHS[graph]))
             for fraction in map(float, args.fractions.split(",")):
                 cells.append(measure(problem, name, graph, fraction, args.several, args.time_limit))
-        return [asdict(cell) for cell in cells]
+        return cells
 
     settings = {"fractions": args.fractions, "graphs": args.graphs, "several": args.several}
     settings |= {"time limit": args.time_limit, "zoo": args.zoo and args.zoo.name}
-    cells = [Cell(**row) for row in harness.collect(args, "gap", names, rows_of, **settings)]
-    harness.show([_row(c) for c in cells], COLUMNS)
+    cells = harness.collect(args, "gap", names, rows_of, **settings)
+    harness.show([c | {"fraction": str(c["fraction"])} for c in cells], COLUMNS)
     short = condensed(cells)
     harness.show(short, list(dict.fromkeys(title for row in short for title in row)))
     print(*("", *summary(cells)), sep="\n")
     _draw(cells, args.out / "gap.png")
-    return int(not all(c.valid for c in cells))
+    return int(not all(c["valid"] for c in cells))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from torch.nn import functional
 __all__ = ["FLAGGED", "Case", "bert", "diffusion", "flagged", "llama", "vit"]
 
 Case = tuple[nn.Module, tuple[Tensor, ...]]  # a module that gives a scalar loss, and its arguments
+WIDTH = 256
 FLAGGED = ("llama", "bert", "vit", "diffusion")  # families with a flag for checkpointing
 
 
@@ -40,76 +41,55 @@ class Diffusion(nn.Module):
         return functional.mse_loss(self.network(images + noise, steps).sample, noise)
 
 
-def _sizes(width: int) -> dict[str, Any]:
-    """What configurations of transformers call alike; heads of 64 features."""
-    return {
-        "hidden_size": width,
-        "num_hidden_layers": 4,
-        "num_attention_heads": width // 64,
-    }
+def _transformer(family: str, task: str, **sizes: Any) -> Labelled:
+    """A model of transformers with four layers of four heads, from its configuration."""
+    import transformers
+
+    shared = {"hidden_size": WIDTH, "num_hidden_layers": 4, "num_attention_heads": 4}
+    config = getattr(transformers, f"{family}Config")(**shared, **sizes)
+    return Labelled(getattr(transformers, f"{family}For{task}")(config))
 
 
-def llama(width: int = 256, length: int = 256, batch: int = 4, words: int = 1000) -> Case:
+def _text(family: str, task: str, **sizes: Any) -> Case:
+    """A model that reads random words and gives them back."""
+    text = torch.randint(1000, (4, 256))
+    network = _transformer(family, task, vocab_size=1000, max_position_embeddings=256, **sizes)
+    return network, (text, text)
+
+
+def llama() -> Case:
     """A decoder with rotary positions, RMS norms and gated layers."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        **_sizes(width),
-        vocab_size=words,
-        intermediate_size=11 * width // 4,
-        max_position_embeddings=length,
-        use_cache=False,
-    )
-    text = torch.randint(words, (batch, length))
-    return Labelled(LlamaForCausalLM(config)), (text, text)
+    return _text("Llama", "CausalLM", intermediate_size=11 * WIDTH // 4, use_cache=False)
 
 
-def bert(width: int = 256, length: int = 256, batch: int = 4, words: int = 1000) -> Case:
+def bert() -> Case:
     """An encoder that fills in words; without dropout, so that its gradients can be compared."""
-    from transformers import BertConfig, BertForMaskedLM
-
-    config = BertConfig(
-        **_sizes(width),
-        vocab_size=words,
-        intermediate_size=4 * width,
-        max_position_embeddings=length,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    text = torch.randint(words, (batch, length))
-    return Labelled(BertForMaskedLM(config)), (text, text)
+    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return _text("Bert", "MaskedLM", intermediate_size=4 * WIDTH, **without)
 
 
-def vit(width: int = 256, batch: int = 8, size: int = 64) -> Case:
+def vit() -> Case:
     """A transformer over patches of images."""
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(  # type: ignore[call-arg] # num_labels is of its base class
-        **_sizes(width),
-        intermediate_size=4 * width,
-        image_size=size,
-        patch_size=4,
-        num_labels=10,
-    )
-    images, classes = torch.randn(batch, 3, size, size), torch.randint(10, (batch,))
-    return Labelled(ViTForImageClassification(config)), (images, classes)
+    sizes = {"intermediate_size": 4 * WIDTH, "image_size": 64, "patch_size": 4, "num_labels": 10}
+    images, classes = torch.randn(8, 3, 64, 64), torch.randint(10, (8,))
+    return _transformer("ViT", "ImageClassification", **sizes), (images, classes)
 
 
-def diffusion(width: int = 16, batch: int = 12, size: int = 32) -> Case:
+def diffusion() -> Case:
     """A denoising UNet with attention at its lowest resolution."""
     from diffusers import UNet2DModel
 
     network = UNet2DModel(
-        sample_size=size,
-        block_out_channels=(width, 2 * width, 4 * width),
+        sample_size=32,
+        block_out_channels=(16, 32, 64),
         down_block_types=("DownBlock2D", "DownBlock2D", "AttnDownBlock2D"),
         up_block_types=("AttnUpBlock2D", "UpBlock2D", "UpBlock2D"),
         layers_per_block=1,
         norm_num_groups=8,
         attention_head_dim=8,
     )
-    images, noise = torch.randn(batch, 3, size, size), torch.randn(batch, 3, size, size)
-    return Diffusion(network), (images, torch.randint(1000, (batch,)), noise)
+    images, noise = torch.randn(12, 3, 32, 32), torch.randn(12, 3, 32, 32)
+    return Diffusion(network), (images, torch.randint(1000, (12,)), noise)
 
 
 def flagged(module: nn.Module) -> bool:

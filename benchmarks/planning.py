@@ -1,15 +1,14 @@
 """How long planning takes as graphs grow, beside torch's partitioner and the time to compile.
 
     python -m benchmarks.planning
-    python -m benchmarks.planning --layers 2,4,8
-    python -m benchmarks.planning --models gpt8,unet4 --cold
+    python -m benchmarks.planning --models gpt8,unet4 --budget 0.7 --cold
 
 A row for each size of a narrow transformer, so that running it takes no time that matters, or for
-each model that is named:
+each model that is named (seconds are those of one run):
 
     ops          of the joint graph with Inductor's decompositions
     torch B      seconds of torch's own partitioner at activation_memory_budget=B
-    joint, costs, solver, split   seconds of the stages of planning at a budget of 0.5
+    joint, costs, solver, split   seconds of the stages of planning
     fxremat      their sum, with ops that were measured before; with --cold the device and all ops
                  are measured anew, as where it runs for the first time
     over torch   that over torch 0.5
@@ -28,8 +27,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -51,16 +49,12 @@ from fxremat.planning import pipeline
 
 __all__ = ["COLUMNS", "main", "run_ours", "run_torch"]
 
-LAYERS = (2, 4, 8, 16, 32)
 BUDGETS = ("1.0", "0.5")  # of torch: its default, and one at which it searches
 STAGES = ("joint", "costs", "solver", "split")
 COLUMNS = (
     *("model", "ops", "torch 1.0", "torch 0.5", *STAGES, "fxremat", "over torch", "compile"),
     *("share", "us/op", "plans"),
 )
-MODELS: Mapping[str, Callable[[], zoo.Case]] = {
-    f"{n} layers": partial(zoo.gpt, n, 64, 64, 2) for n in (1, *LAYERS, 48, 64)
-}
 
 
 def run_torch(case: Row) -> Row:
@@ -87,7 +81,7 @@ def run_torch(case: Row) -> Row:
 
 
 def run_ours(case: Row) -> Row:
-    """Seconds of each stage and of compiling, at a budget of 0.5."""
+    """Seconds of each stage and of compiling."""
     if case["cache"]:
         os.environ["XDG_CACHE_HOME"] = case["cache"]
     stages, planned = dict.fromkeys(STAGES, 0.0), []
@@ -99,15 +93,14 @@ def run_ours(case: Row) -> Row:
         return planned[-1]
 
     with fresh_cache(), mock.patch.object(inductor, "plan_joint", plan_joint):
-        seconds = _step(case, fxremat.backend(0.5))
+        seconds = _step(case, fxremat.backend(case["budget"]))
     found: Row = {"status": "done", "fxremat": sum(stages.values()), "plans": len(planned)}
     return found | stages | {"compile": seconds}
 
 
 def _step(case: Row, backend: Any) -> float:
     """Seconds of a model's first step with a backend."""
-    path = case["zoo"] and Path(case["zoo"])
-    module, args = MODELS[case["model"]]() if case["own"] else harness.build(path, case["model"])
+    module, args = harness.build(case["zoo"] and Path(case["zoo"]), case["model"])
     start = time.perf_counter()
     harness.step_of(module, torch.compile(module, backend=backend), args)()
     return time.perf_counter() - start
@@ -116,18 +109,17 @@ def _step(case: Row, backend: Any) -> float:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     made = harness.parser(__doc__)
-    made.add_argument("--layers", default=",".join(map(str, LAYERS)), help="separated by commas")
     made.add_argument("--cold", action="store_true", help="nothing was measured before")
+    made.add_argument("--budget", default="0.5", help="of fxremat (default: 0.5)")
     args = made.parse_args(argv)
-    own = not (args.models or args.zoo)
-    sizes = ",".join(f"{n} layers" for n in args.layers.split(","))
-    known = MODELS if own else harness.load_zoo(args.zoo)
-    names = harness.chosen(sizes if own else args.models, known)
-    case = {"zoo": args.zoo and str(args.zoo.resolve()), "own": own}
-    fresh = names[:1] if own else names  # of narrow transformers all have the same ops
+    default = () if args.zoo else zoo.NARROW
+    names = harness.chosen(args.models, harness.load_zoo(args.zoo), default)
+    case = {"zoo": args.zoo and str(args.zoo.resolve()), "budget": args.budget}
 
     def rows_of(name: str) -> list[Row]:
-        return [_row(case | {"model": name}, args.cold, name in fresh)]
+        # Narrow transformers of all depths have the same ops, so those of the first are enough.
+        fresh = name == names[0] or name not in zoo.NARROW
+        return [_row(case | {"model": name}, args.cold, fresh)]
 
     rows = harness.collect(args, "planning", names, rows_of, cold=args.cold, **case)
     harness.show(rows, COLUMNS)

@@ -126,7 +126,7 @@ def _claims(folder: Path) -> str:
 
 
 def _gap(folder: Path) -> str:
-    cells = [gap.Cell(**row) for row in read(folder / "gap.json")]
+    cells = read(folder / "gap.json")
     return "\n\n".join([markdown(gap.condensed(cells)), *gap.summary(cells)]) if cells else ""
 
 

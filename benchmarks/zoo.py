@@ -7,6 +7,7 @@ A model is a function without arguments in :data:`MODELS`; it gives a module and
                formats; four are Hugging Face's (``benchmarks/hugging_face.py``)
     GRAPHS     larger graphs for the solver, some of them no chains
     SMALL      graphs so small that an exact solver can prove which plans are optimal
+    NARROW     transformers of so many layers that take no time to run, only to plan and compile
 """
 
 from __future__ import annotations
@@ -22,7 +23,18 @@ from torch.nn import functional
 from benchmarks import hugging_face
 from benchmarks.hugging_face import Case
 
-__all__ = ["FAMILIES", "GRAPHS", "MODELS", "SMALL", "Case", "chain", "gpt", "resnet", "unet"]
+__all__ = [
+    "FAMILIES",
+    "GRAPHS",
+    "MODELS",
+    "NARROW",
+    "SMALL",
+    "Case",
+    "chain",
+    "gpt",
+    "resnet",
+    "unet",
+]
 
 
 class WithLoss(nn.Module):
@@ -499,4 +511,5 @@ SMALL: Models = {
     "long_skips4": partial(long_skips, 4),
     "chain32": chain,
 }
-MODELS: Models = {**FAMILIES, **GRAPHS, **SMALL}
+NARROW: Models = {f"narrow{n}": partial(gpt, n, 64, 64, 2) for n in (4, 8, 16, 32)}
+MODELS: Models = {**FAMILIES, **GRAPHS, **SMALL, **NARROW}

@@ -1,4 +1,4 @@
-"""What `make docs` needs beside mkdocs: the README as front page, docstrings as griffe wants them."""
+"""What `make docs` needs beside mkdocs: the README as front page, docstrings for griffe."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,12 @@ import pytest
 from benchmarks import curve, gap, zoo
 from benchmarks.problems import joint_of, problem_of
 
-CELL = gap.Cell("a", "aten", 0.8, 9, 5.0, False, 4.5, True, 4.0, 0.1, 0.2)
+PLACE = {"instance": "a", "graph": "aten", "fraction": 0.8}
+PLANS = {"ours": 5.0, "optimum": 4.5, "bound": 4.0, "repeats": False, "proved": True}
+
+
+def cell(**more: Any) -> dict[str, Any]:
+    return gap.judged({**PLACE, **PLANS, **more})
 
 
 def test_gap_proves_the_optimum_of_a_small_chain(
@@ -37,45 +41,45 @@ def test_gap_proves_the_optimum_of_a_small_chain(
 @pytest.mark.parametrize(
     "wrong",
     [
-        replace(CELL, bound=4.6),
-        replace(CELL, optimum=5.1),
-        replace(CELL, optimum=None),
-        replace(CELL, ours=None, bound=float("inf")),
+        cell(bound=4.6),
+        cell(optimum=5.1),
+        cell(optimum=None),
+        cell(ours=None, bound=None),
     ],
     ids=["bound above optimum", "optimum above ours", "plan said not to exist", "bound infinite"],
 )
-def test_gap_tells_a_contradiction(wrong: gap.Cell) -> None:
-    assert CELL.valid
-    assert not wrong.valid
-    assert gap.summary([CELL, wrong])[-1].endswith(": a aten 0.8")
+def test_gap_tells_a_contradiction(wrong: Any) -> None:
+    assert cell()["valid"]
+    assert not wrong["valid"]
+    assert gap.summary([cell(), wrong])[-1].endswith(": a aten 0.8")
 
 
 def test_gap_sums_up_proved_cells_alone() -> None:
-    late = replace(CELL, ours=9.0, proved=False)
-    text = "\n".join(gap.summary([CELL, replace(CELL, ours=4.5), late]))
+    late = cell(ours=9.0, proved=False)
+    text = "\n".join(gap.summary([cell(), cell(ours=4.5), late]))
     assert "3 cells: 2 with a proved optimum, 0 proved infeasible, 1 late" in text
     assert "mean 0.250 %, worst 0.500 %, none at 1 of 2 (50 %)" in text
     assert "where late: mean 4.500 %, worst 4.500 %" in text
-    twice = "\n".join(gap.summary([CELL, replace(CELL, ours=4.5, repeats=True)]))
+    twice = "\n".join(gap.summary([cell(), cell(ours=4.5, repeats=True)]))
     assert "in 1 of these our plan runs an op more than once in a backward" in twice
     assert "the other 1: mean 0.500 %, worst 0.500 %" in twice
-    missed = gap.summary([replace(CELL, ours=None)])
+    missed = gap.summary([cell(ours=None)])
     assert "only the exact solver found a plan: a aten 0.8" in "\n".join(missed)
 
 
 @pytest.mark.parametrize(
-    ("cell", "short"),
+    ("made", "short"),
     [
-        (CELL, "5.00+0.50"),
-        (replace(CELL, ours=4.5), "4.50"),
-        (replace(CELL, proved=False), "5.00+0.50?"),
-        (replace(CELL, ours=None), "MISSED"),
-        (replace(CELL, ours=None, optimum=None), "none"),
-        (replace(CELL, ours=None, optimum=None, proved=False), "-"),
+        (cell(), "5.00+0.50"),
+        (cell(ours=4.5), "4.50"),
+        (cell(proved=False), "5.00+0.50?"),
+        (cell(ours=None), "MISSED"),
+        (cell(ours=None, optimum=None), "none"),
+        (cell(ours=None, optimum=None, proved=False), "-"),
     ],
 )
-def test_gap_in_short(cell: gap.Cell, short: str) -> None:
-    assert gap.condensed([cell]) == [{"instance": "a", "aten 0.8": short}]
+def test_gap_in_short(made: Any, short: str) -> None:
+    assert gap.condensed([made]) == [{"instance": "a", "aten 0.8": short}]
 
 
 def test_curve_of_a_tiny_model(
