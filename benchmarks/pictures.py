@@ -45,7 +45,7 @@ def compared(rows: Sequence[Row], path: Path) -> None:
         color=alt.Color("way:N", sort=ways, title=None),
     )
     mine = base.mark_line().transform_filter(alt.datum.way == "fxremat")
-    dots = base.mark_point(filled=True).encode(shape=alt.Shape("way:N", sort=ways, title=None))
+    dots = base.mark_point(filled=True).encode(shape=alt.Shape("way:N", sort=ways, legend=None))
     panels = alt.layer(mine, dots, data=alt.InlineData(data)).properties(width=220, height=160)
     facets = panels.facet(alt.Facet("model:N", title=None, sort=None), columns=4)
     facets.resolve_scale(x="independent", y="independent").save(path, scale_factor=1.5)
