@@ -242,7 +242,7 @@ def _explained(explainer: Explainer, name: str | None) -> dict[str, Any]:
             for i in explainer.at_peak()
         ]
         return {"peak": explainer.limit, "largest": top, "worth": worth}
-    verdict, origin = explainer.verdicts[name], explainer.detail.origin(name)
+    verdict, origin = explainer.verdicts[name], explainer.context.origin(name)
     return {
         **{n: getattr(verdict, n) for n in ("name", "nbytes", "choice", "runs", "reason")},
         "rebuild": verdict.rebuild,

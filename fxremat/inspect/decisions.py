@@ -63,7 +63,7 @@ def verdicts(plan: Plan, schedule: Sequence[int]) -> dict[str, Verdict]:
     """What a plan does with each value, by its name, in graph order.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         schedule: the backward's ops, by index.
     """
     judged = _Judged(plan, schedule)
@@ -74,14 +74,14 @@ class _Judged:
     """What is asked of a plan for each value, worked out once."""
 
     def __init__(self, plan: Plan, schedule: Sequence[int]) -> None:
-        self.problem: Problem = plan.known.problem
+        self.problem: Problem = plan.context.problem
         self.runs = plan.repeats
-        saved = {plan.known.value_index[v.name] for v in plan.saved}
+        saved = {plan.context.value_index[v.name] for v in plan.saved}
         values = self.problem.values
         there = {i for i, v in enumerate(values) if v.is_output or v.kind is not Kind.COMPUTED}
         self.kept = saved | there  # what the backward can read without running anything
         ops = (self.problem.ops[o] for o in schedule)
-        self.read = {v for op in ops for v in (*op.inputs, *op.again)}
+        self.read = {v for op in ops for v in (*op.inputs, *op.replay_inputs)}
 
     def verdict(self, index: int) -> Verdict:
         value, producer = self.problem.values[index], self.problem.producer[index]
@@ -120,7 +120,7 @@ class _Judged:
             found.add(op)
             if self.problem.ops[op].fixed and not missing:
                 missing = f"{self.problem.ops[op].name}: {self.problem.ops[op].fixed}"
-            stack += [*self.problem.ops[op].inputs, *self.problem.ops[op].again]
+            stack += [*self.problem.ops[op].inputs, *self.problem.ops[op].replay_inputs]
         return sorted(found), missing
 
     def _reason(

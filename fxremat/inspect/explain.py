@@ -1,6 +1,6 @@
 """Why each value is saved or recomputed, what the other choice would cost, what memory is worth.
 
-All of it is computed from a plan with its detail: neither torch nor the model is needed.
+All of it is computed from a plan with its context: neither torch nor the model is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fxremat.inspect.decisions import Choice, Verdict, verdicts
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
 from fxremat.problem.liveness import Holding, Interval, Occupancy, occupancy
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Problem
 from fxremat.solver.peak import PeakSolver
@@ -61,12 +61,12 @@ def explain(plan: Plan, name: str | None = None) -> str:
     """Why a value is saved or recomputed, and what it would take to do otherwise.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         name: a value or an op of the plan; None tells of the peak, of what is live there, and
             of what more memory would be worth. The graph is planned anew a few times.
 
     Raises:
-        OptionError: if the plan has no such value, or no detail.
+        OptionError: if the plan has no such value, or no context.
     """
     explainer = Explainer(plan)
     return explainer.summary() if name is None else explainer.about(name)
@@ -76,23 +76,23 @@ class Explainer:
     """Answers questions about one plan.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.detail: Detail = plan.known
-        self.problem: Problem = self.detail.problem
+        self.context: Context = plan.context
+        self.problem: Problem = self.context.problem
 
     # What is there.
 
     @cached_property
     def schedule(self) -> tuple[int, ...]:
         """The backward's ops, by index."""
-        return tuple(self.detail.op_index[name] for name in self.plan.backward_schedule)
+        return tuple(self.context.op_index[name] for name in self.plan.backward_schedule)
 
     @cached_property
     def occupancy(self) -> Occupancy:
@@ -130,12 +130,12 @@ class Explainer:
         Raises:
             OptionError: if there is none; the nearest names are listed.
         """
-        if name in self.detail.value_index:
+        if name in self.context.value_index:
             return name
-        index = self.detail.op_index.get(name)
+        index = self.context.op_index.get(name)
         if index is not None and self.problem.ops[index].outputs:
             return self.problem.values[self.problem.ops[index].outputs[0]].name
-        known = list({**self.detail.value_index, **self.detail.op_index})
+        known = list({**self.context.value_index, **self.context.op_index})
         near = [n for n in difflib.get_close_matches(name, known, n=4, cutoff=0.5) if n != name]
         hint = f"; near it are {', '.join(near[:3])}" if near else ""
         raise OptionError(
@@ -156,8 +156,8 @@ class Explainer:
         return None
 
     def _forced(self, name: str, choice: Choice) -> Flip:
-        index = self.detail.value_index[name]
-        problem = self.detail.priced
+        index = self.context.value_index[name]
+        problem = self.context.priced
         op, value = problem.ops[problem.producer[index]], problem.values[index]
         if choice is Choice.RECOMPUTED:
             if op.fixed:
@@ -178,7 +178,7 @@ class Explainer:
     @cached_property
     def _own_seconds(self) -> float:
         """Recompute time of the plan, as the solver sees it."""
-        return replay(self.detail.priced, self.schedule).recompute_seconds
+        return replay(self.context.priced, self.schedule).recompute_seconds
 
     @property
     def _change(self) -> int:
@@ -220,9 +220,9 @@ class Explainer:
             OptionError: if the plan has no such value.
         """
         verdict = self.verdicts[self.find(name)]
-        made = self.problem.producer[self.detail.value_index[verdict.name]]
+        made = self.problem.producer[self.context.value_index[verdict.name]]
         op = self.problem.ops[made] if made >= 0 else None
-        origin = self.detail.origin(verdict.name)
+        origin = self.context.origin(verdict.name)
         title = f"{verdict.name}: {verdict.choice}"
         lines = [f"{title}, {format_bytes(verdict.nbytes)}" if verdict.nbytes else title]
         lines.append(f"why        {verdict.reason}")
@@ -292,7 +292,7 @@ class Explainer:
 
     def _live(self, one: Interval) -> str:
         name = self.problem.values[one.value].name
-        verdict, origin = self.verdicts[name], self.detail.origin(name)
+        verdict, origin = self.verdicts[name], self.context.origin(name)
         where = f" in {origin.module}" if origin.module else ""
         rebuilt = one.holding in (Holding.SAVED, Holding.RECOMPUTED) and verdict.rebuild
         cost = f", {format_seconds(verdict.rebuild_seconds)} to make again" if rebuilt else ""

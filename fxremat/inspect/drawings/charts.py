@@ -73,11 +73,11 @@ def timeline_chart(plan: Plan, path: str | PathLike[str]) -> None:
     """Draw what is live at each op of the step, by why it is there.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         path: of the file; its suffix, ``.svg`` or ``.png``, says what it is.
 
     Raises:
-        OptionError: if the plan has no detail, matplotlib is missing, the suffix is another one, or
+        OptionError: if the plan has no context, matplotlib is missing, the suffix is another one, or
             the file cannot be written.
     """
     explainer = Explainer(plan)

@@ -9,7 +9,7 @@ from fxremat.base.budget import format_bytes
 from fxremat.base.units import count, format_seconds
 from fxremat.inspect.explain import Explainer
 from fxremat.plans.plan import Plan
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.problem.replay import copies
 from fxremat.problem.types import Kind, Op, Phase, Problem
 
@@ -20,23 +20,23 @@ class Facts:
     """Answers about one plan.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         explainer: one of that plan, if there is one already: it keeps what it has worked out.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
 
     def __init__(self, plan: Plan, explainer: Explainer | None = None) -> None:
         self.plan = plan
-        self.detail: Detail = plan.known
-        self.problem: Problem = self.detail.problem
+        self.context: Context = plan.context
+        self.problem: Problem = self.context.problem
         self.explainer = explainer or Explainer(plan)
 
     @cached_property
     def forward(self) -> tuple[int, ...]:
         """The forward's ops, by index."""
-        return tuple(self.detail.op_index[name] for name in self.plan.forward)
+        return tuple(self.context.op_index[name] for name in self.plan.forward)
 
     @cached_property
     def schedule(self) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ class Facts:
     @cached_property
     def runs(self) -> dict[int, int]:
         """How often ops run beyond what every plan must do."""
-        return {self.detail.op_index[name]: n for name, n in self.plan.repeats.items()}
+        return {self.context.op_index[name]: n for name, n in self.plan.repeats.items()}
 
     @cached_property
     def saved(self) -> frozenset[int]:
@@ -106,7 +106,7 @@ class Facts:
 
     def op_node(self, index: int, **more: Any) -> dict[str, Any]:
         """Attributes of a node that stands for an op."""
-        op, origin = self.problem.ops[index], self.detail.origin(self.problem.ops[index].name)
+        op, origin = self.problem.ops[index], self.context.origin(self.problem.ops[index].name)
         nbytes = sum(self.problem.values[v].nbytes for v in op.outputs)
         known = {
             "label": op.name,
@@ -138,7 +138,7 @@ class Facts:
     def value_node(self, index: int, **more: Any) -> dict[str, Any]:
         """Attributes of a node that stands for a value."""
         value = self.problem.values[index]
-        origin = self.detail.origin(value.name)
+        origin = self.context.origin(value.name)
         known = {
             "label": value.name,
             "form": "value",

@@ -33,14 +33,14 @@ def flow_network(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph:
     live.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         explainer: one of that plan, if there is one already.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
     facts = Facts(plan, explainer)
-    problem = facts.detail.priced
+    problem = facts.context.priced
     price, source = _price(facts)
     graph = nx.DiGraph(name="network", title="Flow network: what the cut pays for", hubs=True)
     graph.add_node("source", **_hub("source"))
@@ -83,7 +83,7 @@ def _priced(price: float, source: str) -> str:
 def _prices(problem: Problem, price: float) -> Prices:
     """Seconds for ops, but for those that every plan runs in the backward; a price for bytes."""
     return Prices(
-        tuple(0.0 if i in problem.needed else op.seconds for i, op in enumerate(problem.ops)),
+        tuple(0.0 if i in problem.required else op.seconds for i, op in enumerate(problem.ops)),
         tuple(price * v.nbytes for v in problem.values),
     )
 
@@ -92,13 +92,13 @@ def _times(facts: Facts, arc: Arc, needed: frozenset[int]) -> int:
     """How often the plan pays for an arc."""
     kind, _, name = arc.head.partition(":")
     if arc.tail == "source" and kind == "op":
-        index = facts.detail.op_index[name]
+        index = facts.context.op_index[name]
         late = facts.problem.ops[index].phase is Phase.DEFERRABLE and index in facts.in_backward
         return facts.runs.get(index, 0) or int(late)
     if kind != "value":
         return 0
     found = needed if arc.tail == "source" else facts.saved
-    return int(facts.detail.value_index[name] in found)
+    return int(facts.context.value_index[name] in found)
 
 
 def _arc(arc: Arc, times: int) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _charge(facts: Facts, arc: Arc) -> str:
     kind, _, name = arc.head.partition(":")
     if kind == "op":
         return f"run again: {price}"
-    value = facts.problem.values[facts.detail.value_index[name]]
+    value = facts.problem.values[facts.context.value_index[name]]
     if value.kind is Kind.INPUT and not value.unsaveable:
         return "there anyway"
     return f"save {format_bytes(value.nbytes)}: {price}"
@@ -137,14 +137,14 @@ def _hub(name: str) -> dict[str, Any]:
 def _node(facts: Facts, node: str, needed: frozenset[int]) -> dict[str, Any]:
     kind, _, name = node.partition(":")
     if kind == "op":
-        index = facts.detail.op_index[name]
+        index = facts.context.op_index[name]
         again = index in facts.runs or (
             index in facts.in_backward and facts.problem.ops[index].phase is Phase.DEFERRABLE
         )
         drawn = facts.op_kind(index)
         drawn = "fixed" if facts.problem.ops[index].fixed else "forward" if not again else drawn
         return facts.op_node(index, side="sink" if again else "source", kind=drawn)
-    index = facts.detail.value_index[name]
+    index = facts.context.value_index[name]
     there = index in needed
     return facts.value_node(
         index, side="sink" if there else "source", kind=_drawn(facts, index, there)

@@ -31,11 +31,11 @@ def joint_graph(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph:
     backward, or an op that it runs again, reads the saved copy of a computed value there.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         explainer: one of that plan, if there is one already.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
     facts = Facts(plan, explainer)
     graph = _empty("joint", "Joint graph: what is saved, what is recomputed", facts)
@@ -75,7 +75,7 @@ def _joint_edges(graph: nx.DiGraph, facts: Facts, index: int, positions: Sequenc
     """Add what an op reads, one edge for each op that makes any of it."""
     op = facts.problem.ops[index]
     head = f"op:{op.name}"
-    read = [*op.inputs, *(op.again if positions else ())]
+    read = [*op.inputs, *(op.replay_inputs if positions else ())]
     read = list(dict.fromkeys(read))
     kinds = {value: _kind(facts, value, positions) for value in read}
     order = ("saved", "held", "recomputed", "value", "given")
@@ -117,11 +117,11 @@ def forward_graph(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph:
     """The forward as the plan runs it, one node an op, in order.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         explainer: one of that plan, if there is one already.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
     facts = Facts(plan, explainer)
     graph = _empty("forward", "Forward: what it hands on", facts)
@@ -144,7 +144,7 @@ def _join(graph: nx.DiGraph, facts: Facts, tail: str, head: str, value: int) -> 
     if graph.name == "forward" and kind == "recomputed":
         kind = "value"
     found = graph.edges[tail, head]["values"] if graph.has_edge(tail, head) else ()
-    values = [*(facts.detail.value_index[v] for v in found), value]
+    values = [*(facts.context.value_index[v] for v in found), value]
     graph.add_edge(tail, head, **facts.edge(values, kind, cut=kind in ("saved", "held")))
 
 
@@ -154,11 +154,11 @@ def backward_graph(plan: Plan, explainer: Explainer | None = None) -> nx.DiGraph
     The second run of an op is ``op:NAME #2``. What is saved, held or handed in has its own node.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         explainer: one of that plan, if there is one already.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
     facts = Facts(plan, explainer)
     graph = _empty("backward", "Backward: what is read, what is computed again", facts)

@@ -85,7 +85,7 @@ def _cards(plan: Plan, explainer: Explainer) -> list[list[str]]:
             f"{len(plan.saved)} values; {len(plan.recomputed)} runs recomputed",
         ],
     ]
-    held = explainer.detail.resident
+    held = explainer.context.resident
     if held is not None:
         total = held.total(plan.predicted_peak)
         cards.append(["Whole step", format_bytes(total), str(held)])
@@ -94,8 +94,8 @@ def _cards(plan: Plan, explainer: Explainer) -> list[list[str]]:
 
 def _notes(plan: Plan, explainer: Explainer, worth: bool) -> list[str]:
     how = {"eager": "run op by op", "inductor": "compiled by Inductor"}
-    inner = how.get(explainer.detail.inner, "compiled by a callable")
-    device = explainer.detail.device or "an unnamed device"
+    inner = how.get(explainer.context.inner, "compiled by a callable")
+    device = explainer.context.device or "an unnamed device"
     notes = [f"Costs of {device}; {inner}; graph {plan.graph}."]
     top = max(explainer.occupancy.levels, default=0)
     if top != plan.predicted_peak:
@@ -111,8 +111,8 @@ def _notes(plan: Plan, explainer: Explainer, worth: bool) -> list[str]:
 
 
 def _ops(explainer: Explainer, texts: _Texts) -> dict[str, list[Any]]:
-    problem, detail = explainer.problem, explainer.detail
-    origins = [detail.origin(op.name) for op in problem.ops]
+    problem, context = explainer.problem, explainer.context
+    origins = [context.origin(op.name) for op in problem.ops]
     return {
         "name": [op.name for op in problem.ops],
         "kind": [texts(o.op) for o in origins],
@@ -151,7 +151,7 @@ def _intervals(line: Occupancy) -> dict[str, list[int]]:
 
 def _values(explainer: Explainer, texts: _Texts) -> dict[str, list[Any]]:
     verdicts = list(explainer.verdicts.values())
-    origins = [explainer.detail.origin(v.name) for v in verdicts]
+    origins = [explainer.context.origin(v.name) for v in verdicts]
     return {
         "name": [v.name for v in verdicts],
         "bytes": [v.nbytes for v in verdicts],
