@@ -6,6 +6,7 @@
 #   make slow       the tests marked slow
 #   make lint       ruff and mypy
 #   make examples   run every example, at small sizes
+#   make docs       the documents and the reference as a site, in site/
 #   make clean      remove .venv and caches
 #
 # PYTHON      the interpreter to make .venv with, 3.11 or later
@@ -22,7 +23,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := $(shell grep '^torch==' constraints.txt)
 SOURCES := fxremat passes tests examples $(if $(wildcard benchmarks/*.py),benchmarks)
 
-.PHONY: setup demo test slow lint examples clean
+.PHONY: setup demo test slow lint examples docs clean
 
 setup: $(STAMP)
 
@@ -59,6 +60,9 @@ examples: $(STAMP)
 	$(BIN)/python examples/lightning_module.py --depth 4 --pairs 3
 	$(BIN)/python examples/diffusion.py --size 16 --pairs 3
 
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,16 +20,13 @@ Predicted times are those of a named device, so that they are the same on every 
 ones are medians of interleaved pairs, inner compiler "eager". Peaks of checkpointing are measured
 with --measure, else predicted.
 
-Results go to ``claims.json``, with the picture of the chains beside it, after each claim; one that
-is there is not tried again (--again does so). The exit code is 1 where one is missed.
+Results go to ``claims.json``, with the picture of the chains beside it. The exit code is 1 where a
+claim is missed.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,29 +35,26 @@ from typing import Any
 import torch
 
 import fxremat
-from benchmarks import byhand, forks, harness, pictures
-from benchmarks.harness import MIB, Case
-from benchmarks.results import Results, add_options
-from benchmarks.zoo import chain, gpt, resnet
-from fxremat.base import measure
+from benchmarks import harness, pictures, variants
+from benchmarks.harness import MIB, Row
+from benchmarks.zoo import Case, chain, gpt, resnet
 from fxremat.base.units import error_line
 from fxremat.plans.plan import Plan
 
-__all__ = ["CLAIMS", "COLUMNS", "MODELS", "main", "run_case", "shown"]
+__all__ = ["CLAIMS", "COLUMNS", "MODELS", "main", "shown"]
 
 DEVICE = "cpu"  # a named profile
 DEEP = (16, 17, 16)  # 98 convolutions in blocks, one before, a linear layer
-SPENT, MOST = 3.0, 60  # seconds of the reference that are timed, and pairs at most
+SPENT = 3.0  # seconds of the reference that are timed
 LAYERS = (16, 32, 64, 128, 256)
 LAYER = MIB  # bytes of a layer's activations in these chains
 COLUMNS = ("claim", "budget", "peak", "plain", "predicted", "measured", "goal", "verdict")
-Row = dict[str, Any]
 
-MODELS: dict[str, Callable[[], Case]] = {
-    "resnet100": lambda: resnet(DEEP, 16, 16),
-    "resnet100 twice": lambda: resnet(DEEP, 16, 32),
-    "gpt12": lambda: gpt(layers=12, batch=2),
-    "gpt24": lambda: gpt(layers=24, batch=2),
+MODELS: Mapping[str, Callable[[], Case]] = {
+    "resnet100": partial(resnet, DEEP, 16, 16),
+    "resnet100 twice": partial(resnet, DEEP, 16, 32),
+    "gpt12": partial(gpt, 12, batch=2),
+    "gpt24": partial(gpt, 24, batch=2),
     "chain": chain,
     "gpt": gpt,
     "resnet": resnet,
@@ -90,34 +84,9 @@ def planned(name: str, budget: int | float | str | None = None, **options: Any) 
     return fxremat.plan(module, args, budget=budget, device=DEVICE, inner="eager", **options)
 
 
-def run_case(case: Row) -> Row:
-    """Measure one run in this process: peak in bytes, and time over the reference."""
-    torch.manual_seed(0)
-    module, args = MODELS[case["model"]]()
-    run: Any = module
-    if case["run"] == "checkpointed":
-        byhand.checkpointed(module)
-    elif case["run"] != "plain":
-        run = torch.compile(module, backend=fxremat.backend(case["run"], inner="eager"))
-    step = harness.step_of(module, run, args)
-    step()
-    module.zero_grad(set_to_none=True)
-    peak = measure.peak_bytes(step)
-    if not case["pairs"]:
-        return {"status": "done", "peak": peak}
-    plain, given = MODELS[case["reference"]]()
-    reference = harness.step_of(plain, plain, given)
-    reference()
-    begin = time.perf_counter()
-    reference()
-    enough = int(SPENT / (time.perf_counter() - begin))  # short steps are timed more often
-    pairs = max(case["pairs"], min(enough, MOST))
-    return {"status": "done", "peak": peak, "time": measure.time_ratio(step, reference, pairs)}
-
-
-def _run(model: str, run: object, pairs: int, reference: str | None = None) -> Row:
-    case = {"model": model, "run": run, "reference": reference or model, "pairs": pairs}
-    found = forks.run_forked(run_case, case)
+def _run(model: str, run: str, pairs: int, reference: str | None = None) -> Row:
+    more = {"reference": reference or model, "spent": SPENT}
+    found = variants.measured(Path(__file__), model, "eager", run, pairs, **more)
     if found["status"] != "done":
         raise RuntimeError(f"{model}, {run}: {found['error']}")
     return found
@@ -128,12 +97,12 @@ def _twice(pairs: int) -> Row:
     plain = planned("resnet100")
     budget = plain.baseline_peak
     if pairs:
-        budget = _run("resnet100", "plain", 0)["peak"]
+        budget = _run("resnet100", "eager", 0)["peak"]
     plan = planned("resnet100 twice", budget)
     figure = (plan.step_seconds + plan.recompute_seconds) / 2 / plain.step_seconds
     row: Row = {"budget": budget, "plain": budget, "predicted": figure}
     if pairs:
-        real = _run("resnet100 twice", budget, pairs, "resnet100")
+        real = _run("resnet100 twice", f"fxremat {budget}", pairs, "resnet100")
         row |= {"peak": real["peak"], "measured": real["time"] / 2}
     return row
 
@@ -142,13 +111,13 @@ def _checkpointing(name: str, pairs: int) -> Row:
     """At the peak of every block checkpointed, extra time over its extra time."""
     by_hand = planned(name, strategy="full")
     budget = by_hand.predicted_peak
-    theirs = _run(name, "checkpointed", pairs) if pairs else {}
+    theirs = _run(name, "every 1", pairs) if pairs else {}
     budget = theirs.get("peak", budget)
     plan = planned(name, budget)
     row: Row = {"budget": budget, "plain": plan.baseline_peak}
     row["predicted"] = plan.recompute_seconds / by_hand.recompute_seconds
     if pairs:
-        ours = _run(name, budget, pairs)
+        ours = _run(name, f"fxremat {budget}", pairs)
         share = (ours["time"] - 1) / max(theirs["time"] - 1, 1e-9)
         row |= {"peak": ours["peak"], "measured": share}
         row |= {"time": ours["time"], "checkpointing's time": theirs["time"]}
@@ -161,7 +130,7 @@ def _within(name: str, budget: float | int, pairs: int) -> Row:
     row: Row = {"budget": plan.budget, "plain": plan.baseline_peak, "floor": plan.floor}
     row["predicted"] = 1 + plan.overhead
     if pairs:
-        real = _run(name, budget, pairs)
+        real = _run(name, f"fxremat {budget}", pairs)
         row |= {"peak": real["peak"], "measured": real["time"]}
     return row
 
@@ -202,17 +171,16 @@ CLAIMS: dict[str, Claim] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
-    args = _parser().parse_args(argv)
+    made = harness.parser(__doc__, models=False)
+    made.add_argument("--measure", action="store_true", help="run the steps too")
+    made.add_argument("--pairs", type=int, default=5, help="pairs of timed steps, at least")
+    made.add_argument("--only", help="claims by the names above, separated by commas")
+    args = made.parse_args(argv)
     pairs = args.pairs if args.measure else 0
-    names = harness.named(args.only, CLAIMS)
-    results = Results(args.out / "claims.json", {"pairs": pairs}, args.again)
-    for name in names:
-        if name not in results.groups:
-            results.record(name, [_judged(name, pairs)])
-            print(f"{name}: {results.groups[name][0]['verdict']}", file=sys.stderr, flush=True)
-    rows = [results.groups[name][0] for name in names]
+    names = harness.chosen(args.only, CLAIMS)
+    rows = harness.collect(args, "claims", names, lambda n: [_judged(n, pairs)], pairs=pairs)
     harness.show([shown(row) for row in rows], COLUMNS)
-    _draw(rows, results.path.with_name("chains.png"))
+    _draw(rows, args.out / "chains.png")
     return int(any(row["verdict"] != "met" for row in rows))
 
 
@@ -231,15 +199,12 @@ def _judged(name: str, pairs: int) -> Row:
 
 def shown(row: Row) -> Row:
     """A row with bytes in MiB."""
-    sizes = ("budget", "peak", "plain", "floor")
-    return {k: v / MIB if k in sizes and v is not None else v for k, v in row.items()}
+    return harness.in_mib(row, "budget", "peak", "plain", "floor")
 
 
 def _draw(rows: Sequence[Row], path: Path) -> None:
     """Peaks of the chains over their number of layers."""
     chains = [shown(row) for row in rows if "layers" in row]
-    if not chains:
-        return
     keys = {"plain": "nothing recomputed", "budget": "budget, 2 sqrt(n)", "peak": "measured"}
     keys |= {"floor": "no plan goes below"}
     series = {
@@ -247,18 +212,8 @@ def _draw(rows: Sequence[Row], path: Path) -> None:
         for key, label in keys.items()
         if all(key in row for row in chains)
     }
-    pictures.lines(series, path, "layers", "peak, MiB", log=True)
-
-
-def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    made.add_argument("--measure", action="store_true", help="run the steps too")
-    made.add_argument("--pairs", type=int, default=5, help="pairs of timed steps, at least")
-    made.add_argument("--only", help="claims by the names above, separated by commas")
-    add_options(made)
-    return made
+    if chains:
+        pictures.lines(series, path, "layers", "peak, MiB")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,10 @@ Then fxremat is given the measured peaks of the others as budgets.
 
 Results go to ``compare-INNER.json`` and ``.png`` in the folder after each family, and a family that
 is there is not run again (--again does so). No family begins after --minutes; a second run goes on
-from there. The exit code is 1 if a budget was broken, gradients are off or a run of fxremat failed.
+from there. The last line says of how many runs of fxremat the measured peak is the predicted one
+to the byte. With --alone there are no others: ``--alone --no-time --json FILE``, before and after a
+change, shows whether predictions stayed. The exit code is 1 if a budget was broken, gradients are
+off or a run of fxremat failed.
 """
 
 from __future__ import annotations
@@ -29,13 +32,11 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
-from benchmarks import byhand, harness, pictures, ten, variants
-from benchmarks.harness import HERE, MIB
-from benchmarks.results import Results, add_options
+from benchmarks import byhand, harness, hugging_face, pictures, variants, zoo
+from benchmarks.harness import Row
 
-__all__ = ["COLUMNS", "SAVING", "best", "broken", "budgets", "main", "shown"]
+__all__ = ["COLUMNS", "SAVING", "best", "broken", "budgets", "exact", "main", "shown"]
 
 PLAIN = {"eager": "eager", "inductor": "compiled"}
 TORCH = {"eager": ("0.7", "0.5", "0.3", "0.0"), "inductor": ("0.5", "0.3")}
@@ -47,31 +48,33 @@ COLUMNS = (
     *("model", "inner", "run", "peak", "of plain", "time", "predicted", "ours", "kept"),
     "gradients",
 )
-DEFAULT = HERE / "ten.py"
-Row = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     args = _parser().parse_args(argv)
-    begin = time.monotonic()
-    settings = {"zoo": args.zoo.name, "inner": args.inner, "pairs": args.pairs}
-    results = Results(args.out / f"compare-{args.inner}.json", settings, args.again)
-    models = harness.chosen(args)
+    models = harness.chosen(
+        args.models, harness.load_zoo(args.zoo), () if args.zoo else zoo.FAMILIES
+    )
+    settings = {"zoo": args.zoo and args.zoo.name, "alone": args.alone, "budgets": args.budgets}
+    settings |= {"inner": args.inner, "pairs": args.pairs}
+    file = f"compare-{args.inner}"
+    rows = harness.collect(args, file, models, lambda m: _compared(args, m), **settings)
     for model in models:
-        if model in results.groups:
-            continue
-        if time.monotonic() - begin > 60 * args.minutes:
-            print(f"{args.minutes:g} minutes are over; run again to go on from {model}")
-            break
-        results.record(model, _compared(args, model))
-    rows = [row for model in models for row in results.groups.get(model, [])]
-    for model in models:
-        print()
-        harness.show([shown(row) for row in results.groups.get(model, [])], COLUMNS)
-    pictures.compared(rows, results.path.with_suffix(".png"))
-    harness.write(args.json, rows)
+        harness.show([shown(row) for row in rows if row["model"] == model], COLUMNS)
+    pictures.compared(rows, args.out / f"{file}.png")
+    print(exact(rows))
     return int(any(broken(row) for row in rows))
+
+
+def exact(rows: Sequence[Row]) -> str:
+    """In how many runs of fxremat the measured peak is the predicted one, and within the budget."""
+    ours = [row for row in rows if row["status"] == "done" and "predicted" in row]
+    equal = sum(row["peak"] == row["predicted"] for row in ours)
+    above = sum(row["kept"] is False for row in ours)
+    return (
+        f"{len(ours)} runs of fxremat: {equal} to the byte as predicted, {above} above their budget"
+    )
 
 
 def broken(row: Row) -> bool:
@@ -106,8 +109,9 @@ def _compared(args: argparse.Namespace, model: str) -> list[Row]:
     rows = [_run(args, model, run) for run in _theirs(args, model)]
     if rows[0]["status"] != "done":
         return rows[:1]
-    matched = [str(b) for b in budgets(rows, APART[inner])]
-    ours = [_run(args, model, f"fxremat {b}") for b in (*OURS[inner], *matched)]
+    given = args.budgets.split(",") if args.budgets else OURS[inner]
+    matched = [] if args.alone else [str(b) for b in budgets(rows, APART[inner])]
+    ours = [_run(args, model, f"fxremat {b}") for b in (*given, *matched)]
     done = [r for r in ours if r["status"] == "done"]
     for row in done:
         limit = row.get("limit")
@@ -123,17 +127,18 @@ def _compared(args: argparse.Namespace, model: str) -> list[Row]:
 
 def _theirs(args: argparse.Namespace, model: str) -> list[str]:
     """What fxremat is compared with. Compiling takes long, so with Inductor there is less of it."""
-    flag = ["flag"] if model in ten.FLAGGED or args.zoo != DEFAULT else []
-    torch = [f"torch {b}" for b in TORCH[args.inner]]
     try:
         module, _ = harness.build(args.zoo, model)
     except ImportError:
         return [PLAIN[args.inner]]
+    if args.alone:
+        return [PLAIN[args.inner]]
+    flag = ["flag"] if model in hugging_face.FLAGGED or args.zoo else []
     several = byhand.every(module)
     if args.inner == "inductor":  # the flag is one block at a time
         several = [k for k in several if k == 2 or (k == 1 and not flag)]
-    blocks = [f"every {k}" for k in several]
-    return [PLAIN[args.inner], *torch, *blocks, "selective", *flag]
+    torch = [f"torch {b}" for b in TORCH[args.inner]]
+    return [PLAIN[args.inner], *torch, *(f"every {k}" for k in several), "selective", *flag]
 
 
 def _run(args: argparse.Namespace, model: str, run: str) -> Row:
@@ -147,24 +152,20 @@ def _run(args: argparse.Namespace, model: str, run: str) -> Row:
 def shown(row: Row) -> Row:
     """A row in the units of its table."""
     if row["status"] != "done":
-        return {**row, "peak": row["status"]}
-    predicted = row.get("predicted")
-    return {
-        **row,
-        "peak": row["peak"] / MIB,
-        "of plain": row.get("share"),
-        "predicted": None if predicted is None else predicted / MIB,
-        "gradients": f"{row['gradients']:.0e}" if row["gradients"] else "equal",
-    }
+        return row | {"peak": row["status"]}
+    gradients = f"{row['gradients']:.0e}" if row["gradients"] else "equal"
+    named = {"of plain": row.get("share"), "gradients": gradients}
+    return harness.in_mib(row, "peak", "predicted") | named
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = harness.parser(__doc__)
-    parser.set_defaults(zoo=DEFAULT)
     parser.add_argument("--inner", choices=tuple(TORCH), default="eager", help="inner compiler")
+    parser.add_argument("--budgets", help="of fxremat beside those of the others' peaks")
+    parser.add_argument("--alone", action="store_true", help="run nothing but fxremat and plain")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of timed steps; 0: no times")
-    add_options(parser)
-    parser.add_argument("--minutes", type=float, default=14, help="begin no family later than that")
+    parser.add_argument("--no-time", action="store_const", const=0, dest="pairs", help="--pairs 0")
+    parser.set_defaults(minutes=14)
     return parser
 
 

@@ -2,8 +2,7 @@
 
     python -m benchmarks.gap
     python -m benchmarks.gap --models gpt2,unet3 --fractions 0.8,0.5 --time-limit 60
-    python -m benchmarks.gap --zoo FILE --json FILE --picture FILE
-    python -m benchmarks.gap --several --models chain6,chain8 --json FILE
+    python -m benchmarks.gap --several --models chain6,chain8
 
 Each row of the first table is one limit of one instance. A fresh solver at its defaults answers, as
 for a user who asks for one budget; the exact solver (fxremat/solver/exact/solve.py) starts from
@@ -15,11 +14,11 @@ workspaces are left out.
     ours        recompute time of the default solver's plan in percent of the step; "-": none found
     optimum     that of the best plan known: the cheapest of the exact solver's class or, if that
                 is cheaper, ours; "-": none found
-    proved      whether it is proved that the class has nothing cheaper, or nothing at all; "late"
-                if the time limit came first
+    proved      whether it is proved that the class has nothing cheaper, or nothing at all, before
+                the time limit
     gap         ours - optimum
     bound       lower bound on the recompute time of every plan, from the default solver
-    s ours, s exact    seconds
+    seconds, exact_seconds    of the two solvers
 
 The second table has ours in short: "5.20" is proved to be the optimum, "5.20+0.31" is so much above
 it, "5.20?" is late, "none" proved infeasible, "MISSED" found by the exact solver only.
@@ -29,229 +28,174 @@ that of plans in which ops run in any number of stages; in both, runs stand in t
 them. Ours knows no such limits, so where it runs an op more than once, "optimum" says little: the
 summary counts these cells apart.
 
-The exit code is 1 if a bound is above a plan's time, or a proved optimum above ours.
+Results go to ``gap.json`` and ``.png`` in the folder. The exit code is 1 if a bound is above a
+plan's time, or a proved optimum above ours.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import families, harness, pictures, zoo
+from benchmarks import harness, pictures, zoo
+from benchmarks.harness import Row
 from benchmarks.problems import joint_of, problem_of
 from fxremat.problem.types import Problem
-from fxremat.solver.exact.solve import Exact, solve_several, solve_single
+from fxremat.solver.exact.solve import solve_several, solve_single
 from fxremat.solver.peak_solver import PeakSolver
 
-__all__ = ["Cell", "condensed", "main", "measure", "summary"]
+__all__ = ["condensed", "judged", "main", "measure", "summary"]
 
-FRACTIONS = (0.8, 0.7, 0.6, 0.5)
 GRAPHS = {"aten": False, "decomposed": True}
 COLUMNS = (
     *("instance", "graph", "fraction", "ops", "ours", "optimum", "proved", "gap", "bound"),
-    *("s ours", "s exact"),
+    *("seconds", "exact_seconds"),
 )
-INSTANCES = families.INSTANCES | {"chain32": zoo.chain}
 EQUAL = 1e-4  # percent of the step up to which two times are the same
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One limit of one instance; times of plans are in percent of the step.
-
-    Attributes:
-        instance: name of the model.
-        graph: a key of GRAPHS.
-        fraction: of the baseline peak.
-        ops: how many ops the problem has.
-        ours: the default solver's plan, or None.
-        repeats: whether an op of it runs more than once in the backward.
-        optimum: the best plan known, or None.
-        proved: whether that is proved to be the optimum of the class.
-        bound: no plan takes less; infinite if there is none.
-        seconds: the default solver's time.
-        exact_seconds: the exact solver's time.
-    """
-
-    instance: str
-    graph: str
-    fraction: float
-    ops: int
-    ours: float | None
-    repeats: bool
-    optimum: float | None
-    proved: bool
-    bound: float
-    seconds: float
-    exact_seconds: float
-
-    @property
-    def gap(self) -> float | None:
-        """By how much ours is above the optimum."""
-        if self.ours is None or self.optimum is None:
-            return None
-        return self.ours - self.optimum
-
-    @property
-    def valid(self) -> bool:
-        """Whether the bound is not above a plan, nor a proved optimum above ours."""
-        plans = [p for p in (self.ours, self.optimum) if p is not None]
-        contradicted = self.proved and self.ours is not None and self.optimum is None
-        if self.gap is not None and self.gap < -EQUAL:
-            contradicted = self.proved
-        return not contradicted and all(self.bound <= p + EQUAL for p in plans)
 
 
 def measure(
     problem: Problem, name: str, graph: str, fraction: float, several: bool, time_limit: float
-) -> Cell:
-    """Solve one limit both ways."""
-    step = problem.step_seconds
+) -> Row:
+    """Solve one limit both ways; times of plans are in percent of the step.
+
+    Returns:
+        ``ours`` and ``optimum``, the default solver's plan and the best known, or None;
+        ``repeats``, whether an op of ours runs more than once in the backward; ``proved``, whether
+        the optimum is that of its class; ``bound``, None if no plan can be; seconds.
+    """
+    share = 100 / problem.step_seconds
     begin = time.perf_counter()
     solver = PeakSolver(problem)
     limit = int(fraction * solver.baseline.peak)
     point = solver.solve(limit)
     middle = time.perf_counter()
-    oracle: Callable[..., Exact] = solve_several if several else solve_single
     start = None if point is None else point.schedule
-    found = oracle(problem, limit, time_limit=time_limit, start=start)
+    exact = solve_several if several else solve_single
+    found = exact(problem, limit, time_limit=time_limit, start=start)
     end = time.perf_counter()
-    return Cell(
-        instance=name,
-        graph=graph,
-        fraction=fraction,
-        ops=len(problem.ops),
-        ours=None if point is None else 100 * point.seconds / step,
-        repeats=point is not None and len(set(point.schedule)) < len(point.schedule),
-        optimum=None if found.point is None else 100 * found.point.seconds / step,
-        proved=found.proved,
-        bound=100 * solver.lower_bound(limit) / step,
-        seconds=middle - begin,
-        exact_seconds=end - middle,
+    bound = share * solver.lower_bound(limit)
+    return judged(
+        {
+            **{"instance": name, "graph": graph, "fraction": fraction, "ops": len(problem.ops)},
+            "ours": None if point is None else share * point.seconds,
+            "repeats": point is not None and len(set(point.schedule)) < len(point.schedule),
+            "optimum": None if found.point is None else share * found.point.seconds,
+            **{"proved": found.proved, "bound": None if bound == math.inf else bound},
+            **{"seconds": middle - begin, "exact_seconds": end - middle},
+        }
     )
 
 
-def summary(cells: Sequence[Cell]) -> list[str]:
+def judged(cell: Row) -> Row:
+    """A cell with its gap, and whether no bound is above a plan, no proved optimum above ours."""
+    ours, optimum, bound = cell["ours"], cell["optimum"], cell["bound"]
+    plans = [plan for plan in (ours, optimum) if plan is not None]
+    gap = None if len(plans) < 2 else ours - optimum
+    below = bound is not None and all(bound <= plan + EQUAL for plan in plans)
+    missing = ours is not None and optimum is None
+    contradicted = cell["proved"] and (missing or (gap is not None and gap < -EQUAL))
+    return cell | {"gap": gap, "valid": not contradicted and (below or not plans)}
+
+
+def summary(cells: Sequence[Row]) -> list[str]:
     """What the cells say together, a line each."""
-    proved = [c for c in cells if c.proved]
-    gaps = [c.gap for c in proved if c.gap is not None]
-    missed = [c for c in cells if c.ours is None and c.optimum is not None]
-    late = sum(not c.proved for c in cells)
-    once = [c.gap for c in proved if c.gap is not None and not c.repeats]
+    proved = [c for c in cells if c["proved"]]
+    both = [c for c in cells if c["gap"] is not None]
+    gaps = [c["gap"] for c in both if c["proved"]]
+    once = [c["gap"] for c in both if c["proved"] and not c["repeats"]]
+    late = [c["gap"] for c in both if not c["proved"]]
+    bounded = [c for c in proved if c["optimum"] is not None and c["bound"] is not None]
+    loose = [c["optimum"] - c["bound"] for c in bounded]
+    never = sum(c["optimum"] is None for c in proved)
     lines = [
-        f"{len(cells)} cells: {len(gaps)} with a proved optimum, "
-        f"{sum(c.optimum is None for c in proved)} proved infeasible, {late} late"
+        f"{len(cells)} cells: {len(gaps)} with a proved optimum, {never} proved infeasible, "
+        f"{len(cells) - len(proved)} late"
     ]
     if gaps:
         equal = sum(g <= EQUAL for g in gaps)
         lines += [
-            f"gap to proved optima: mean {sum(gaps) / len(gaps):.3f} %, worst {max(gaps):.3f} %, "
+            f"gap to proved optima: {_mean(gaps)}, "
             f"none at {equal} of {len(gaps)} ({100 * equal / len(gaps):.0f} %)",
             f"in {len(gaps) - len(once)} of these our plan runs an op more than once in a backward",
         ]
-    if once:
-        mean = sum(once) / len(once)
-        lines.append(f"the other {len(once)}: mean {mean:.3f} %, worst {max(once):.3f} %")
-    known = [c.gap for c in cells if not c.proved and c.gap is not None]
-    if known:
-        lines.append(
-            f"gap to the best plan known where late: mean {sum(known) / len(known):.3f} %, "
-            f"worst {max(known):.3f} %"
-        )
-    loose = [c.optimum - c.bound for c in proved if c.optimum is not None]
-    if loose:
-        mean = sum(loose) / len(loose)
-        lines.append(f"proved optimum - bound: mean {mean:.2f} %, worst {max(loose):.2f} %")
-    wrong = [c for c in cells if not c.valid]
+    for title, found in (
+        (f"the other {len(once)}", once),
+        ("gap to the best plan known where late", late),
+        ("proved optimum - bound", loose),
+    ):
+        if found:
+            lines.append(f"{title}: {_mean(found)}")
+    missed = [c for c in cells if c["ours"] is None and c["optimum"] is not None]
+    wrong = [c for c in cells if not c["valid"]]
     lines.append(f"limits at which only the exact solver found a plan: {_names(missed)}")
-    lines.append(f"bounds above a plan, or optima above ours: {_names(wrong)}")
-    return lines
+    return [*lines, f"bounds above a plan, or optima above ours: {_names(wrong)}"]
 
 
-def condensed(cells: Sequence[Cell]) -> list[dict[str, object]]:
+def _mean(found: Sequence[float]) -> str:
+    return f"mean {sum(found) / len(found):.3f} %, worst {max(found):.3f} %"
+
+
+def _names(cells: Sequence[Row]) -> str:
+    return ", ".join(f"{c['instance']} {c['graph']} {c['fraction']}" for c in cells) or "none"
+
+
+def condensed(cells: Sequence[Row]) -> list[Row]:
     """A row for each instance, a column for each graph and fraction."""
-    rows: dict[str, dict[str, object]] = {}
+    rows: dict[str, Row] = {}
     for cell in cells:
-        row = rows.setdefault(cell.instance, {"instance": cell.instance})
-        row[f"{cell.graph} {cell.fraction}"] = _short(cell)
+        row = rows.setdefault(cell["instance"], {"instance": cell["instance"]})
+        row[f"{cell['graph']} {cell['fraction']}"] = _short(cell)
     return list(rows.values())
 
 
-def draw(cells: Sequence[Cell], path: Path) -> None:
+def _short(cell: Row) -> str:
+    if cell["ours"] is None:
+        return "MISSED" if cell["optimum"] is not None else "none" if cell["proved"] else "-"
+    gap = f"+{cell['gap']:.2f}" if cell["gap"] is not None and cell["gap"] >= 0.005 else ""
+    return f"{cell['ours']:.2f}{gap}{'' if cell['proved'] else '?'}"
+
+
+def _draw(cells: Sequence[Row], path: Path) -> None:
     """Recompute time of ours beside the proved optimum, a point for each cell that has both."""
-    points = {
-        graph: [
-            (c.optimum, c.ours)
-            for c in cells
-            if c.graph == graph and c.proved
-            if c.optimum is not None and c.ours is not None
-        ]
-        for graph in GRAPHS
-    }
-    series = {graph: found for graph, found in points.items() if found}
+    series: dict[str, list[tuple[float, float]]] = {}
+    for cell in cells:
+        if cell["proved"] and cell["gap"] is not None:
+            series.setdefault(cell["graph"], []).append((cell["optimum"], cell["ours"]))
     if series:
         across, up = "proved optimum, % of a step", "fxremat, % of a step"
         pictures.points(series, path, across, up)
 
 
-def _short(cell: Cell) -> str:
-    if cell.ours is None:
-        return "MISSED" if cell.optimum is not None else "none" if cell.proved else "-"
-    gap = f"+{cell.gap:.2f}" if cell.gap is not None and cell.gap >= 0.005 else ""
-    return f"{cell.ours:.2f}{gap}{'' if cell.proved else '?'}"
-
-
-def _names(cells: Sequence[Cell]) -> str:
-    return ", ".join(f"{c.instance} {c.graph} {c.fraction}" for c in cells) or "none"
-
-
-def _row(cell: Cell) -> dict[str, object]:
-    row: dict[str, object] = {**asdict(cell), "gap": cell.gap}
-    row["proved"] = "yes" if cell.proved else "late"
-    row["fraction"] = str(cell.fraction)
-    row["bound"] = None if cell.bound == math.inf else cell.bound
-    return row | {"s ours": cell.seconds, "s exact": cell.exact_seconds}
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
-    parser = harness.parser(__doc__)
-    parser.set_defaults(zoo=None)
-    parser.add_argument(
-        "--fractions", default=",".join(map(str, FRACTIONS)), help="separated by commas"
-    )
-    parser.add_argument(
-        "--graphs", default=",".join(GRAPHS), help="aten, decomposed, or both (default)"
-    )
-    parser.add_argument(
-        "--time-limit", type=float, default=20.0, help="seconds of the exact solver for each cell"
-    )
-    parser.add_argument("--several", action="store_true", help="let ops run in several stages")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help=".png or .svg (matplotlib)")
-    args = parser.parse_args(argv)
-    models = INSTANCES if args.zoo is None else harness.load_zoo(args.zoo)
-    cells: list[Cell] = []
-    for name in harness.named(args.models or None, models):
+    made = harness.parser(__doc__)
+    made.add_argument("--fractions", default="0.8,0.7,0.6,0.5", help="separated by commas")
+    made.add_argument("--graphs", default=",".join(GRAPHS), help="aten, decomposed, or both")
+    made.add_argument("--time-limit", type=float, default=20.0, help="of the exact solver, seconds")
+    made.add_argument("--several", action="store_true", help="let ops run in several stages")
+    args = made.parse_args(argv)
+    names = harness.chosen(args.models, harness.load_zoo(args.zoo), () if args.zoo else zoo.SMALL)
+
+    def rows_of(name: str) -> list[Row]:
+        cells = []
         for graph in args.graphs.split(","):
-            begin = time.perf_counter()
-            problem = problem_of(joint_of(models[name](), GRAPHS[graph]))
+            problem = problem_of(joint_of(harness.build(args.zoo, name), GRAPHS[graph]))
             for fraction in map(float, args.fractions.split(",")):
-                cell = measure(problem, name, graph, fraction, args.several, args.time_limit)
-                cells.append(cell)
-            print(f"{name} {graph}: {time.perf_counter() - begin:.1f} s", flush=True)
-            harness.write(args.json, [asdict(c) for c in cells])
-    print()
-    harness.show([_row(c) for c in cells], COLUMNS)
-    print()
+                cells.append(measure(problem, name, graph, fraction, args.several, args.time_limit))
+        return cells
+
+    settings = {"fractions": args.fractions, "graphs": args.graphs, "several": args.several}
+    settings |= {"time limit": args.time_limit, "zoo": args.zoo and args.zoo.name}
+    cells = harness.collect(args, "gap", names, rows_of, **settings)
+    harness.show([c | {"fraction": str(c["fraction"])} for c in cells], COLUMNS)
     short = condensed(cells)
     harness.show(short, list(dict.fromkeys(title for row in short for title in row)))
     print(*("", *summary(cells)), sep="\n")
-    if args.picture is not None:
-        draw(cells, args.picture)
-    return int(not all(c.valid for c in cells))
+    _draw(cells, args.out / "gap.png")
+    return int(not all(c["valid"] for c in cells))
 
 
 if __name__ == "__main__":

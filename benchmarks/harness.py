@@ -1,101 +1,105 @@
-"""What the benchmarks share: the command line, models, measurements, tables, child processes."""
+"""What the benchmarks share: the command line, child processes, results in files, tables."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-import subprocess
+import multiprocessing
+import os
+import platform
 import sys
+import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fxremat.base.units import table
+from benchmarks import zoo
+from benchmarks.zoo import Case
+from fxremat.base.units import error_line, table
 from fxremat.cli.targets import import_file
 
 __all__ = [
-    "HERE",
+    "FOLDER",
     "MIB",
-    "add_graph_options",
+    "Case",
+    "Row",
+    "Step",
     "build",
-    "causes",
     "cell",
     "chosen",
+    "collect",
+    "in_mib",
     "load_zoo",
-    "named",
     "parser",
-    "ran_case",
-    "run_child",
+    "read",
+    "run_forked",
     "show",
     "step_of",
-    "write",
 ]
 
 MIB = 2**20
-ERROR = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b")  # how a traceback ends
-HERE = Path(__file__).resolve().parent
-Row = Mapping[str, Any]
+FOLDER = Path(__file__).resolve().parent / "results"
+HUGGING_FACE = (
+    "transformers.models.llama.modeling_llama",
+    "transformers.models.bert.modeling_bert",
+    "transformers.models.vit.modeling_vit",
+    "diffusers.models.unets.unet_2d",
+)
+SERVED = ("torch._inductor.compile_fx", "benchmarks.variants", *HUGGING_FACE)
+PATIENCE = 600  # seconds that a case may take
+Row = dict[str, Any]
 Step = Callable[[], Tensor]
-Case = tuple[nn.Module, tuple[Tensor, ...]]
 
 
-def parser(text: str | None) -> argparse.ArgumentParser:
-    """A command line with what every benchmark takes; ``text`` is the module's docstring."""
+def parser(text: str | None, models: bool = True) -> argparse.ArgumentParser:
+    """A command line with what every benchmark takes.
+
+    Args:
+        text: the docstring of its module.
+        models: whether it runs models of the zoo.
+    """
     made = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument(
-        "--zoo", type=Path, default=HERE / "zoo.py", help="Python file with a MODELS dict"
-    )
-    made.add_argument(
-        "--models", "--families", help="names, separated by commas (default: all that fit)"
-    )
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    if models:
+        made.add_argument("--zoo", type=Path, metavar="FILE", help="Python file with a MODELS dict")
+        made.add_argument("--models", "--families", help="names, separated by commas")
+    made.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="of the results")
+    made.add_argument("--again", action="store_true", help="forget earlier results")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
+    made.add_argument("--minutes", type=float, default=60, help="begin nothing later than that")
     return made
 
 
-def add_graph_options(made: argparse.ArgumentParser) -> None:
-    """Options of benchmarks of the solver: which graphs, and with what costs."""
-    made.add_argument("--workspaces", action="store_true", help="count measured workspaces")
-    made.add_argument(
-        "--no-decompositions", action="store_true", help="graphs as for inner='eager'"
-    )
-
-
-def load_zoo(path: Path) -> dict[str, Callable[[], Case]]:
-    """The ``MODELS`` of a file."""
+def load_zoo(path: Path | None) -> Mapping[str, Callable[[], Case]]:
+    """The ``MODELS`` of a file, or those of ``benchmarks.zoo``."""
+    if path is None:
+        return zoo.MODELS
     if path.suffix != ".py":
         raise SystemExit(f"{path} is not a Python file")
     models: dict[str, Callable[[], Case]] = import_file(path, f"zoo_{path.stem}").MODELS
     return models
 
 
-def chosen(args: argparse.Namespace, default: Sequence[str] | None = None) -> list[str]:
-    """The models that the command line names, or those of ``default`` that the zoo has."""
-    known = load_zoo(args.zoo)
-    if args.models is None:
-        return [name for name in (default or known) if name in known]
-    return named(args.models, known, f" in {args.zoo}")
-
-
-def named(models: str | None, known: Iterable[str], where: str = "") -> list[str]:
-    """The names in a list with commas, or all that are known; an error if one is unknown."""
+def chosen(wanted: str | None, known: Iterable[str], default: Iterable[str] = ()) -> list[str]:
+    """The names in a list with commas, else the defaults, else all that are known."""
     known = list(known)
-    names = known if models is None else models.split(",")
+    names = wanted.split(",") if wanted else list(default) or known
     for name in names:
         if name not in known:
-            raise SystemExit(f"no model {name!r}{where}; there are {', '.join(known)}")
+            raise SystemExit(f"no model {name!r}; there are {', '.join(known)}")
     return names
 
 
-def build(zoo: Path, name: str) -> Case:
+def build(path: Path | None, name: str) -> Case:
     """A model of a zoo, the same weights and inputs each time."""
     torch.manual_seed(0)
-    return load_zoo(zoo)[name]()
+    return load_zoo(path)[name]()
 
 
 def step_of(module: nn.Module, run: Callable[..., Tensor], args: tuple[Tensor, ...]) -> Step:
@@ -113,50 +117,113 @@ def step_of(module: nn.Module, run: Callable[..., Tensor], args: tuple[Tensor, .
     return fresh
 
 
-def causes(error: BaseException) -> list[BaseException]:
-    """An error and all that led to it, those that ``torch.compile`` wrapped included."""
-    found: list[BaseException] = []
-    todo: list[BaseException | None] = [error]
-    while todo:
-        one = todo.pop()
-        if one is not None and one not in found:
-            found.append(one)
-            todo += [one.__context__, one.__cause__, getattr(one, "inner_exception", None)]
-    return found
+def run_forked(run: Callable[[Row], Row], case: Row, patience: float = PATIENCE) -> Row:
+    """What ``run`` returns for a case in a process of its own.
 
-
-def run_child(module: str, case: Row, cache: Path | None = None) -> dict[str, Any]:
-    """Run one case in a fresh process: ``python -m module --case JSON`` prints JSON last.
+    Memory can be measured only once in a process. This one is forked from a server that has
+    imported what cases need and run nothing: an interpreter takes longer to start than most cases.
 
     Args:
-        module: the benchmark's name.
-        case: what to run.
-        cache: where the process keeps its caches; None is where it always does.
+        run: a function of a module, which the process finds by name.
+        case: its argument.
+        patience: seconds after which the process is ended.
 
     Returns:
-        What the process printed, or ``{"status": "failed", "error": ...}``.
+        What it returned, or ``{"status": "failed", "error": ...}``.
     """
-    command = [sys.executable, "-m", module, "--case", json.dumps(case)]
-    if cache is not None:
-        command = ["env", f"XDG_CACHE_HOME={cache}", *command]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent, check=False)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if ERROR.match(line)]
-        return {"status": "failed", "error": errors[-1] if errors else f"exit {done.returncode}"}
-    printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return printed
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(SERVED))
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(run, case, theirs))
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(patience):
+            process.kill()
+            return {"status": "failed", "error": f"no result after {patience:.0f} s"}
+        found: Row = ours.recv()
+        return found
+    except EOFError:
+        process.join()
+        return {"status": "failed", "error": f"exit {process.exitcode}"}
+    finally:
+        process.join()
 
 
-def ran_case(args: argparse.Namespace, run: Callable[[dict[str, Any]], Row]) -> bool:
-    """Whether this process is a child of :func:`run_child`; then it has run its case by now."""
-    if args.case is None:
-        return False
-    print(json.dumps(run(json.loads(args.case))))
-    return True
+def _child(run: Callable[[Row], Row], case: Row, pipe: Connection) -> None:
+    warnings.simplefilter("ignore")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # what the profiler and compilers print is not of the parent's tables
+    os.dup2(nowhere, 2)
+    try:
+        found = run(case)
+    except Exception as error:
+        found = {"status": "failed", "error": error_line(error)}
+    pipe.send(found)
+
+
+def collect(
+    args: argparse.Namespace,
+    kind: str,
+    names: Sequence[str],
+    rows_of: Callable[[str], list[Row]],
+    **settings: Any,
+) -> list[Row]:
+    """The rows of each name, made or found where an earlier run left them; all are kept in a file.
+
+    Args:
+        args: of :func:`parser`.
+        kind: the file is ``kind.json`` in the folder of the results.
+        names: what there are rows of.
+        rows_of: makes them.
+        settings: what rows depend on; those of other settings are forgotten.
+    """
+    path: Path = args.out / f"{kind}.json"
+    old = json.loads(path.read_text()) if path.exists() and not args.again else {}
+    groups: dict[str, list[Row]] = old["groups"] if old.get("settings") == settings else {}
+    begin = time.monotonic()
+    for name in names:
+        if name in groups:
+            continue
+        if time.monotonic() - begin > 60 * args.minutes:
+            print(f"{args.minutes:g} minutes are over; run again to go on from {name}")
+            break
+        start = time.monotonic()
+        groups[name] = rows_of(name)
+        print(f"{kind} {name}: {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
+        _write(path, {"machine": _machine(), "settings": settings, "groups": groups})
+    rows = [row for name in names for row in groups.get(name, [])]
+    if args.json is not None:
+        _write(args.json, rows)
+    return rows
+
+
+def _machine() -> Row:
+    """What the numbers were taken on, in words that name no host."""
+    threads, cores = torch.get_num_threads(), os.cpu_count()
+    versions = {"torch": torch.__version__, "python": platform.python_version()}
+    return {**versions, "threads": threads, "cores": cores}
+
+
+def _write(path: Path, data: object) -> None:
+    """Write JSON in one step, so that an interrupted run leaves what was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def read(path: Path) -> list[Row]:
+    """The rows that :func:`collect` kept in a file; none where there is no file."""
+    if not path.exists():
+        return []
+    groups: dict[str, list[Row]] = json.loads(path.read_text(encoding="utf-8"))["groups"]
+    return [row for rows in groups.values() for row in rows]
 
 
 def show(rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Print rows as a table; the first column to the left, the others to the right."""
+    print()
     print(table(columns, [[cell(row.get(c)) for c in columns] for row in rows]), flush=True)
 
 
@@ -169,7 +236,6 @@ def cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def write(path: Path | None, data: object) -> None:
-    """Write results as JSON, if a file was named."""
-    if path is not None:
-        path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+def in_mib(row: Row, *keys: str) -> Row:
+    """A row with some of its values in MiB instead of bytes."""
+    return row | {k: row[k] / MIB for k in keys if row.get(k) is not None}

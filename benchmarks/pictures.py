@@ -1,104 +1,88 @@
-"""Pictures of results. They need matplotlib; without it there are none, and a line that says so."""
+"""Pictures of results, one file each: .png or .svg."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import MIB
+import altair as alt
+
+from benchmarks.harness import MIB, Row
 
 __all__ = ["compared", "lines", "points"]
 
-MARKS = {
-    "eager": ("k*", "plain"),
-    "compiled": ("k*", "plain"),
-    "torch": ("rs", "torch's budgets"),
-    "every": ("mD", "every k blocks"),
-    "selective": ("g^", "selective"),
-    "flag": ("cv", "Hugging Face's flag"),
-    "fxremat": ("bo-", "fxremat"),
+KINDS = {
+    "eager": "plain",
+    "compiled": "plain",
+    "torch": "torch's budgets",
+    "every": "every k blocks",
+    "selective": "selective",
+    "flag": "Hugging Face's flag",
+    "fxremat": "fxremat",
 }
 Series = Mapping[str, Sequence[tuple[float, float]]]
 
 
-def compared(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def compared(rows: Sequence[Row], path: Path) -> None:
     """Peak against time, a panel for each model."""
-    figure = _figure()
-    if figure is None:
-        return
-    done = [row for row in rows if row["status"] == "done" and row.get("time")]
-    models = list(dict.fromkeys(row["model"] for row in done))
-    wide = min(4, max(1, len(models)))
-    high = max(1, -(-len(models) // wide))
-    figure.set_size_inches(4 * wide, 3.2 * high)
-    for place, model in enumerate(models, 1):
-        axes = figure.add_subplot(high, wide, place)
-        mine = [row for row in done if row["model"] == model]
-        for kind, (mark, label) in MARKS.items():
-            found = [r for r in mine if r["run"].split()[0] == kind]
-            points = sorted((r["peak"] / MIB, r["time"]) for r in found)
-            if points:
-                axes.plot(*zip(*points, strict=True), mark, label=label, markersize=5)
-        axes.set(title=model, xlabel="measured peak, MiB", ylabel="time over plain")
-    if models:
-        _legend(figure, len(models) < wide * high)
-    figure.savefig(path)
-
-
-def _legend(figure: Any, room: bool) -> None:
-    """One for all panels: where there is room for a further panel, else in the first."""
-    named: dict[str, Any] = {}
-    for axes in figure.axes:
-        named |= {
-            label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    data = [
+        {
+            "model": row["model"],
+            "way": KINDS[row["run"].split()[0]],
+            "peak": row["peak"] / MIB,
+            "time": row["time"],
         }
-    if room:
-        figure.legend(named.values(), named.keys(), loc="lower right", fontsize=11)
-    else:
-        figure.axes[0].legend(named.values(), named.keys(), fontsize=7)
-
-
-def lines(series: Series, path: Path, across: str, up: str, log: bool = False) -> None:
-    """A line for each of some series of points; with ``log`` on axes of powers of two and ten."""
-    figure = _figure()
-    if figure is None:
+        for row in rows
+        if row["status"] == "done" and row.get("time")
+    ]
+    if not data:
         return
-    figure.set_size_inches(6, 4)
-    axes = figure.add_subplot()
-    for label, points in series.items():
-        axes.plot(*zip(*sorted(points), strict=True), "o-", label=label, markersize=4)
-    if log:
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log", base=10)
-    _finish(axes, path, across, up)
+    ways = [way for way in dict.fromkeys(KINDS.values()) if any(d["way"] == way for d in data)]
+    base = alt.Chart().encode(
+        x=alt.X("peak:Q", title="measured peak, MiB"),
+        y=alt.Y("time:Q", title="time over plain").scale(zero=False),
+        color=alt.Color("way:N", sort=ways, title=None),
+    )
+    mine = base.mark_line().transform_filter(alt.datum.way == "fxremat")
+    dots = base.mark_point(filled=True).encode(shape=alt.Shape("way:N", sort=ways, legend=None))
+    panels = alt.layer(mine, dots, data=alt.InlineData(data)).properties(width=220, height=160)
+    facets = panels.facet(alt.Facet("model:N", title=None, sort=None), columns=4)
+    facets.resolve_scale(x="independent", y="independent").save(path, scale_factor=1.5)
+
+
+def lines(series: Series, path: Path, across: str, up: str) -> None:
+    """A line for each of some series of points, on axes of powers of two and of ten."""
+    chart = (
+        _chart(series)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("x:Q", title=across).scale(type="log", base=2),
+            y=alt.Y("y:Q", title=up).scale(type="log"),
+        )
+    )
+    _save(chart, path)
 
 
 def points(series: Series, path: Path, across: str, up: str) -> None:
     """Points in a square, with the line on which both are equal."""
-    figure = _figure()
-    if figure is None:
-        return
-    figure.set_size_inches(4.5, 4.5)
-    axes = figure.add_subplot()
-    for label, found in series.items():
-        axes.plot(*zip(*found, strict=True), "o", label=label, markersize=4, alpha=0.6)
     most = max(max(point) for found in series.values() for point in found)
-    axes.plot([0, most], [0, most], "k:", linewidth=1)
-    _finish(axes, path, across, up)
+    ends = [{"x": end, "y": end} for end in (0, most)]
+    same = alt.Chart(alt.InlineData(ends)).mark_line(color="black", strokeDash=[2, 3], size=1)
+    dots = _chart(series).mark_circle(opacity=0.6)
+    both = (
+        same.encode(x="x:Q", y="y:Q"),
+        dots.encode(alt.X("x:Q", title=across), alt.Y("y:Q", title=up)),
+    )
+    _save(alt.layer(*both), path)
 
 
-def _finish(axes: Any, path: Path, across: str, up: str) -> None:
-    axes.set(xlabel=across, ylabel=up)
-    axes.legend(fontsize=8)
-    axes.figure.savefig(path)
+def _chart(series: Series) -> Any:
+    data = [{"of": of, "x": x, "y": y} for of, found in series.items() for x, y in found]
+    return alt.Chart(alt.InlineData(data)).encode(
+        color=alt.Color("of:N", title=None, sort=list(series))
+    )
 
 
-def _figure() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        print("no picture: matplotlib is missing", file=sys.stderr)
-        return None
-    return Figure(layout="tight")
+def _save(chart: Any, path: Path) -> None:
+    chart.properties(width=380, height=280).save(path, scale_factor=1.5)

@@ -4,40 +4,39 @@
     python -m benchmarks.tables summary claims        # some of them
     python -m benchmarks.tables --from FOLDER
 
+    readme       the summary in short
     summary      for each way to save memory, over all families: its peak and time, and the time of
                  fxremat at the same measured peak or less
     families     every run of every family
-    prediction   peak and time that plans promise, beside what was measured
     planning     planning time by size of the graph
     claims       the field's claims
     gap          recompute time over proved optima, by fraction of the peak
+    scale        planning time and quality as a transformer grows
+    curve        whole curves: are they monotone, and what they cost
 
-Only what is in the folder is printed: ``benchmarks.compare``, ``planning_growth``, ``claims``, and
-``gap --json FOLDER/gap.json`` write there.
+Only what is in the folder is printed; the benchmarks write there.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks import claims, compare, gap, harness, planning_growth
-from benchmarks.harness import MIB
-from benchmarks.results import FOLDER, read, read_list
+from benchmarks import claims, compare, curve, gap, harness, planning
+from benchmarks.harness import FOLDER, Row, read
 
 __all__ = ["TABLES", "main", "markdown", "summary"]
 
 INNERS = ("eager", "inductor")
-Row = Mapping[str, Any]
 
 
-def markdown(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """A table; an empty text if there are no rows."""
+def markdown(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
+    """A table, of all that is in the rows if no columns are named; no text without rows."""
     if not rows:
         return ""
+    columns = columns or list(dict.fromkeys(title for row in rows for title in row))
     lines = [columns, ["---"] * len(columns)]
     lines += [[harness.cell(row.get(c)) for c in columns] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -74,69 +73,51 @@ def summary(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _summary(folder: Path) -> str:
-    columns = (
-        *("way", "families", "peak of plain", "time", "fxremat's time"),
-        *("share of extra time", "fxremat faster"),
-    )
-    parts = []
+def _compared(folder: Path) -> Iterator[tuple[str, list[Row]]]:
+    """The inner compilers, and what was compared with each."""
     for inner in INNERS:
-        table = markdown(summary(read(folder / f"compare-{inner}.json")), columns)
-        parts += [f"Inner compiler `{inner}`:", table] if table else []
+        rows = read(folder / f"compare-{inner}.json")
+        if rows:
+            yield inner, rows
+
+
+def _summary(folder: Path) -> str:
+    parts = []
+    for inner, rows in _compared(folder):
+        parts += [f"Inner compiler `{inner}`:", markdown(summary(rows)), compare.exact(rows)]
     return "\n\n".join(parts)
 
 
 def _readme(folder: Path) -> str:
     """The summary in short: ways that save memory in at least three families, one of torch's."""
-    columns = ("compiler", "way", "saves memory in", "peak", "time", "fxremat in that peak")
-    rows: list[Row] = []
-    for inner in INNERS:
-        for row in summary(read(folder / f"compare-{inner}.json")):
-            if int(row["families"].split()[0]) < 3 or row["way"] in ("torch 0.7", "torch 0.3"):
-                continue
-            values = (f"`{inner}`", row["way"], row["families"])
-            figures = (row["peak of plain"], row["time"], row["fxremat's time"])
-            rows.append(dict(zip(columns, (*values, *figures), strict=True)))
-    return markdown(rows, columns)
+    short = [
+        {
+            "compiler": f"`{inner}`",
+            "way": row["way"],
+            "saves memory in": row["families"],
+            "peak": row["peak of plain"],
+            "time": row["time"],
+            "fxremat in that peak": row["fxremat's time"],
+        }
+        for inner, rows in _compared(folder)
+        for row in summary(rows)
+        if int(row["families"].split()[0]) >= 3 and row["way"] not in ("torch 0.7", "torch 0.3")
+    ]
+    return markdown(short)
 
 
 def _families(folder: Path) -> str:
-    columns = tuple(c for c in compare.COLUMNS if c not in ("model", "inner"))
+    columns = [c for c in compare.COLUMNS if c not in ("model", "inner")]
     parts = []
-    for inner in INNERS:
-        rows = read(folder / f"compare-{inner}.json")
+    for inner, rows in _compared(folder):
         for model in dict.fromkeys(row["model"] for row in rows):
             mine = [compare.shown(row) for row in rows if row["model"] == model]
             parts += [f"{model}, inner compiler `{inner}`:", markdown(mine, columns)]
     return "\n\n".join(parts)
 
 
-def _prediction(folder: Path) -> str:
-    columns = (
-        *("model", "inner", "budget", "limit", "predicted", "measured", "ratio"),
-        *("planned time", "time"),
-    )
-    rows = [row for inner in INNERS for row in read(folder / f"compare-{inner}.json")]
-    shown = [
-        {
-            "model": row["model"],
-            "inner": row["inner"],
-            "budget": row["run"].removeprefix("fxremat "),
-            "limit": None if row["limit"] is None else row["limit"] / MIB,
-            "predicted": row["predicted"] / MIB,
-            "measured": row["peak"] / MIB,
-            "ratio": f"{row['predicted'] / row['peak']:.4f}",
-            "planned time": row["planned"],
-            "time": row.get("time"),
-        }
-        for row in rows
-        if row["status"] == "done" and row.get("predicted")
-    ]
-    return markdown(shown, columns)
-
-
 def _planning(folder: Path) -> str:
-    return markdown(read(folder / "planning.json"), planning_growth.COLUMNS)
+    return markdown(read(folder / "planning.json"), planning.COLUMNS)
 
 
 def _claims(folder: Path) -> str:
@@ -145,20 +126,27 @@ def _claims(folder: Path) -> str:
 
 
 def _gap(folder: Path) -> str:
-    cells = [gap.Cell(**row) for row in read_list(folder / "gap.json")]
-    short = gap.condensed(cells)
-    table = markdown(short, list(dict.fromkeys(title for row in short for title in row)))
-    return "\n\n".join([table, *gap.summary(cells)]) if cells else ""
+    cells = read(folder / "gap.json")
+    return "\n\n".join([markdown(gap.condensed(cells)), *gap.summary(cells)]) if cells else ""
+
+
+def _curve(kind: str) -> Callable[[Path], str]:
+    def table(folder: Path) -> str:
+        rows = read(folder / f"{kind}.json")
+        return markdown([curve.shown(row) for row in rows], curve.columns(rows))
+
+    return table
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
     "readme": _readme,
     "summary": _summary,
     "families": _families,
-    "prediction": _prediction,
     "planning": _planning,
     "claims": _claims,
     "gap": _gap,
+    "scale": _curve("scale"),
+    "curve": _curve("curve"),
 }
 
 

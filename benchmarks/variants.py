@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -24,47 +25,58 @@ from torch._dynamo import lookup_backend
 from torch._functorch import config as functorch_config
 
 import fxremat
-from benchmarks import byhand, forks, harness, pretrained
+from benchmarks import byhand, harness, hugging_face
+from benchmarks.harness import Row, Step
 from fxremat.base import measure
 from fxremat.base.errors import BudgetError
 from fxremat.base.units import error_line
 
-__all__ = ["HAND", "measured", "run_case"]
+__all__ = ["measured", "run_case"]
 
 HAND = ("every", "selective", "flag")
+MOST = 60  # pairs of steps, at most
 Run = Callable[..., Tensor]
 
 
-def measured(zoo: Path, model: str, inner: str, run: str, pairs: int) -> dict[str, Any]:
-    """The row of one variant; its ``status`` says how it went."""
+def measured(zoo: Path | None, model: str, inner: str, run: str, pairs: int, **more: Any) -> Row:
+    """The row of one variant; its ``status`` says how it went.
+
+    Args:
+        zoo: a file of models, or None for ``benchmarks.zoo``.
+        model: one of them.
+        inner: the inner compiler.
+        run: the variant.
+        pairs: of timed steps, at least; 0 leaves times out.
+        more: ``reference``, another model whose plain step is the reference; ``spent``, seconds of
+            its steps that are timed where they are so short that ``pairs`` take less.
+    """
     named = {"model": model, "inner": inner, "run": run}
-    case = {"zoo": str(zoo.resolve()), "pairs": pairs, **named}
-    return {**named, **forks.run_forked(run_case, case)}
+    path = None if zoo is None else str(zoo.resolve())
+    return named | harness.run_forked(run_case, {"zoo": path, "pairs": pairs, **named, **more})
 
 
-def run_case(case: dict[str, Any]) -> dict[str, Any]:
+def run_case(case: Row) -> Row:
     """Measure one variant in this process, which must not have profiled memory before.
 
     Returns:
         ``status``: "done", "not possible" (for what is done by hand) or "infeasible" (no plan
         within the budget), the latter two with ``error``. If done: ``peak`` in bytes, ``time`` over
-        the reference, ``seconds`` of the first step, ``loss`` and ``gradients``: largest difference
-        from eager's over the largest value; for fxremat ``predicted``, ``limit``, ``planned``.
+        the reference, ``loss`` and ``gradients``: largest difference from eager's over the largest
+        value; for fxremat ``predicted``, ``limit``, ``planned``.
     """
     try:
-        module, args = harness.build(Path(case["zoo"]), case["model"])
+        module, args = _build(case)
     except ImportError as error:
         return {"status": "not possible", "error": str(error)}
     eager = harness.step_of(module, module, args)
     wanted, right = float(eager().detach()), _gradients(module)
-    backend: fxremat.Backend | None = None
-    changed, kind = module, case["run"].partition(" ")[0]
+    kind, _, amount = case["run"].partition(" ")
+    changed = module
     if kind in HAND:
-        changed, _ = harness.build(Path(case["zoo"]), case["model"])
-        if not _by_hand(changed, case["run"]):
+        changed, _ = _build(case)
+        if not _by_hand(changed, kind, amount):
             return {"status": "not possible", "error": "no blocks, or fewer than asked for"}
-    if kind == "fxremat":
-        backend = fxremat.backend(case["run"].partition(" ")[2], inner=case["inner"])
+    backend = fxremat.backend(amount, inner=case["inner"]) if kind == "fxremat" else None
     step = harness.step_of(changed, _run_of(case, changed, backend), args)
     try:
         loss = float(step().detach())
@@ -81,28 +93,34 @@ def run_case(case: dict[str, Any]) -> dict[str, Any]:
     found["peak"] = measure.peak_bytes(step)
     if backend is not None:
         found |= _promised(backend)
-    if case["pairs"]:
-        reference = _reference(module, case["inner"], args)
-        found["time"] = measure.time_ratio(step, reference, case["pairs"])
-    return found
+    return found | (_timed(case, step, module, args) if case["pairs"] else {})
 
 
-def _reference(module: nn.Module, inner: str, args: tuple[Tensor, ...]) -> harness.Step:
-    run: Run = torch.compile(module) if inner == "inductor" else module
-    step = harness.step_of(module, run, args)
-    step()
-    return step
+def _build(case: Row, key: str = "model") -> harness.Case:
+    return harness.build(case["zoo"] and Path(case["zoo"]), case[key])
 
 
-def _by_hand(module: nn.Module, run: str) -> bool:
-    kind, _, amount = run.partition(" ")
+def _timed(case: Row, step: Step, module: nn.Module, args: tuple[Tensor, ...]) -> Row:
+    """The time of a step over the reference's."""
+    if "reference" in case:
+        module, args = _build(case, "reference")
+    run: Run = torch.compile(module) if case["inner"] == "inductor" else module
+    reference = harness.step_of(module, run, args)
+    reference()
+    begin = perf_counter()
+    reference()
+    enough = int(case.get("spent", 0) / (perf_counter() - begin))
+    return {"time": measure.time_ratio(step, reference, max(case["pairs"], min(enough, MOST)))}
+
+
+def _by_hand(module: nn.Module, kind: str, amount: str) -> bool:
     if kind == "flag":
         module.train()
-        return pretrained.flagged(module)
+        return hugging_face.flagged(module)
     return byhand.checkpointed(module, int(amount or 1), kind == "selective")
 
 
-def _run_of(case: dict[str, Any], module: nn.Module, backend: fxremat.Backend | None) -> Run:
+def _run_of(case: Row, module: nn.Module, backend: fxremat.Backend | None) -> Run:
     kind, _, amount = case["run"].partition(" ")
     with_inductor = case["inner"] == "inductor"
     run: Run = module
@@ -126,22 +144,31 @@ def _bounded(name: str, budget: float) -> Callable[..., Any]:
     return compiler
 
 
-def _said(error: Exception, kind: str) -> dict[str, Any]:
+def _said(error: Exception, kind: str) -> Row:
     """The row of a variant whose first step failed."""
-    said = error_line(error)
-    budgets = [e for e in harness.causes(error) if isinstance(e, BudgetError)]
-    if budgets:
-        return {"status": "infeasible", "error": str(budgets[0]), "least": budgets[0].least}
-    if kind in HAND:
-        return {"status": "not possible", "error": said}
-    return {"status": "failed", "error": said}
+    for cause in _causes(error):
+        if isinstance(cause, BudgetError):
+            return {"status": "infeasible", "error": str(cause), "least": cause.least}
+    return {"status": "not possible" if kind in HAND else "failed", "error": error_line(error)}
 
 
-def _promised(backend: fxremat.Backend) -> dict[str, Any]:
+def _causes(error: BaseException) -> list[BaseException]:
+    """An error and all that led to it, those that ``torch.compile`` wrapped included."""
+    found: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is not None and one not in found:
+            found.append(one)
+            todo += [one.__context__, one.__cause__, getattr(one, "inner_exception", None)]
+    return found
+
+
+def _promised(backend: fxremat.Backend) -> Row:
     """What the plan says of the step; nothing of peaks where there are several graphs."""
     plans = backend.plans
     recompute = sum(p.recompute_seconds for p in plans)
-    found: dict[str, Any] = {"graphs": len(plans)}
+    found: Row = {"graphs": len(plans)}
     found["planned"] = 1 + recompute / sum(p.step_seconds for p in plans)
     if len(plans) == 1:
         found |= {"predicted": plans[0].predicted_peak, "limit": plans[0].budget}

@@ -1,3 +1,5 @@
+"""The models of the benchmarks, and what all benchmarks share."""
+
 from __future__ import annotations
 
 import json
@@ -7,43 +9,28 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import (
-    families,
-    harness,
-    planning_time,
-    prediction,
-    problems,
-    zoo,
-)
+from benchmarks import harness, hugging_face, planning, zoo
 from benchmarks.llama import llama
+from benchmarks.problems import joint_of, problem_of
 from fxremat.problem.types import Problem
 from fxremat.solver.bounds.peak import floor
 from fxremat.solver.peak_solver import PeakSolver
 
+TINY: dict[str, Any] = {
+    "chain": lambda: zoo.chain(depth=3, width=8, batch=4),
+    "gpt": lambda: zoo.gpt(layers=1, width=8, length=4, batch=1, heads=2, words=9),
+    "gpt_fused": lambda: zoo.gpt(1, 8, 4, 1, 2, 9, fused=True),
+    "moe": lambda: zoo.gpt(1, 8, 4, 1, 2, 9, fused=True, experts=2),
+    "mixer": lambda: zoo.mixer(depth=2, width=8, batch=1, size=8),
+    "resnet": lambda: zoo.resnet(blocks=(1, 1), width=4, batch=2, size=8),
+    "unet": lambda: zoo.unet(width=4, depth=2, batch=1, size=8),
+}
+SIZED = {**TINY, **{k: v for k, v in zoo.SMALL.items() if not k.startswith("chain")}}
 
-def test_zoo_lists_a_finite_loss_for_each_model(
-    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out.json"
-    assert zoo.main(["--zoo", str(tiny), "--json", str(out)]) == 0
-    rows = json.loads(out.read_text())
-    assert [row["model"] for row in rows] == ["chain", "gpt"]
-    assert rows[0]["parameters"] == 6 * (16 * 16 + 16)
-    assert all(0 < float(row["loss"]) < 10 for row in rows)
-    assert rows[1]["loss"] in capsys.readouterr().out
 
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: zoo.resnet(blocks=(1, 1), width=4, batch=2, size=8),
-        lambda: zoo.unet(width=4, depth=2, batch=1, size=8),
-        lambda: zoo.gpt(layers=1, width=8, length=4, batch=1, heads=2, words=9, fused=True),
-    ],
-    ids=["resnet", "unet", "gpt_fused"],
-)
-def test_every_parameter_of_a_zoo_model_gets_a_gradient(make: Any) -> None:
-    module, args = make()
+@pytest.mark.parametrize("name", SIZED)
+def test_every_parameter_of_a_model_gets_a_gradient(name: str) -> None:
+    module, args = SIZED[name]()
     loss = module(*args)
     assert loss.shape == ()
     loss.backward()
@@ -57,13 +44,24 @@ def test_written_out_and_fused_attention_agree() -> None:
     torch.testing.assert_close(written(x), fused(x))
 
 
-@pytest.mark.parametrize("name", families.INSTANCES)
-def test_every_parameter_of_a_small_instance_gets_a_gradient(name: str) -> None:
-    module, args = families.INSTANCES[name]()
-    loss = module(*args)
-    assert loss.shape == ()
-    loss.backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
+def test_channels_last_is_the_same_network() -> None:
+    torch.manual_seed(0)
+    module, (images, classes) = zoo.resnet(blocks=(1,), width=4, batch=2, size=8)
+    wanted = module(images, classes)
+    last, (given, _) = zoo.channels_last((module, (images, classes)))
+    formats = [p for p in last.parameters() if p.dim() == 4] + [given]
+    assert all(t.is_contiguous(memory_format=torch.channels_last) for t in formats)
+    torch.testing.assert_close(last(given, classes), wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.FAMILIES)
+def test_the_flag_is_that_of_the_libraries(name: str) -> None:
+    """Only Hugging Face's models have a flag, and with it they run and give the same loss."""
+    module, args = harness.build(None, name)
+    plain = module.eval()(*args)
+    assert hugging_face.flagged(module) == (name in hugging_face.FLAGGED)
+    torch.testing.assert_close(module(*args), plain)
 
 
 def room(problem: Problem) -> float:
@@ -71,15 +69,22 @@ def room(problem: Problem) -> float:
     return PeakSolver(problem, effort=0).baseline.peak / floor(problem)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in families.MODELS if name != "gpt1"]
+QUICK = "two_branch3"
+LARGE = [name for name in {**zoo.GRAPHS, **zoo.SMALL} if name != QUICK]
 
 
-@pytest.mark.parametrize("name", ["gpt1", *SLOW])
-def test_a_familys_problem_has_memory_to_save(name: str) -> None:
-    whole, parts = problems.instance(name, decompose=False), problems.instance(name)
+@pytest.mark.parametrize("name", [QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in LARGE)])
+def test_a_models_problem_has_memory_to_save(name: str) -> None:
+    whole, parts = (problem_of(joint_of(zoo.MODELS[name](), d)) for d in (False, True))
     assert len(whole.ops) < len(parts.ops)
     assert room(whole) > 1.3
     assert room(parts) > 1.3
+
+
+def test_workspaces_are_counted_if_asked_for(tiny: Path) -> None:
+    joint = joint_of(harness.build(tiny, "gpt"), False)
+    assert any(op.workspace for op in problem_of(joint, workspaces=True).ops)
+    assert not any(op.workspace for op in problem_of(joint).ops)
 
 
 def test_llama_learns_with_weights_and_grows_by_a_constant_number_of_ops() -> None:
@@ -91,92 +96,62 @@ def test_llama_learns_with_weights_and_grows_by_a_constant_number_of_ops() -> No
     text = torch.randint(11, (2, 8))
     module(text, text).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
-    one, two, three = (
-        len(problems.problem_of(problems.joint_of(llama(n, **small), True)).ops) for n in (1, 2, 3)
-    )
+    one, two, three = (len(problem_of(joint_of(llama(n, **small), True)).ops) for n in (1, 2, 3))
     assert three - two == two - one > 50
 
 
-def test_the_fixture_is_the_problem_of_a_big_model() -> None:
-    problem = problems.load("llama7b")
-    assert len(problem.ops) > 3500
-    assert sum(v.nbytes for v in problem.values) > 2**37  # 128 GiB
-    assert problem.step_seconds > 100
-    assert 2 < room(problem) < 10
+def fails(case: dict[str, Any]) -> dict[str, Any]:
+    if "exit" in case:
+        raise SystemExit(case["exit"])
+    raise ValueError(f"{case['word']}\nand more")
 
 
 @pytest.mark.slow
-def test_the_fixture_is_what_its_script_writes() -> None:
-    assert problems.FIXTURES["llama7b"]() == problems.load("llama7b")
-
-
-def test_writing_a_fixture_twice_gives_the_same_bytes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(problems, "FOLDER", tmp_path / "fixtures")
-    monkeypatch.setattr(problems, "FIXTURES", {"chain6": lambda: problems.instance("chain6")})
-    written = []
-    for _ in range(2):
-        assert problems.main(["--write"]) == 0
-        written.append((tmp_path / "fixtures" / "chain6.json.gz").read_bytes())
-    assert written[0] == written[1]
-    assert problems.load("chain6") == problems.instance("chain6")
-    assert capsys.readouterr().out.splitlines()[1].split()[0] == "chain6"
-    with pytest.raises(SystemExit, match="no fixture 'chain7'; there are chain6"):
-        problems.main(["chain7"])
-
-
-def test_prediction_of_one_case(tiny: Path) -> None:
-    case = {"zoo": str(tiny), "model": "chain", "inner": "eager", "cold": False, "pairs": 1}
-    kept = prediction.run_case(case | {"budget": "0.7"})
-    assert kept["status"] == "done"
-    assert kept["kept"]
-    assert kept["predicted"] <= kept["limit"] < kept["baseline"]
-    assert kept["ratio"] >= 1
-    assert kept["time"] > 0
-
-
-def test_prediction_prints_a_budget_that_cannot_be_met(
-    tiny: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    argv = ["--zoo", str(tiny), "--models", "chain", "--inner", "eager", "--budgets", "1B"]
-    assert prediction.main([*argv, "--no-time"]) == 0
-    text = capsys.readouterr().out
-    assert "infeasible  least 0." in text
-    assert text.splitlines()[-1] == "0 measured, 0 broke their budget, 1 infeasible, 0 failed"
-
-
-def test_a_child_that_fails_is_reported() -> None:
-    found = harness.run_child("benchmarks.nothing", {})
-    assert found == {"status": "failed", "error": "exit 1"}
+def test_a_forked_case_that_fails_is_reported() -> None:
+    assert harness.run_forked(fails, {"word": "no"})["error"] == "ValueError: no"
+    assert harness.run_forked(fails, {"exit": 3})["error"] == "exit 3"
 
 
 def test_an_unknown_model_is_named(tiny: Path) -> None:
-    with pytest.raises(SystemExit, match=r"no model 'gpd' in .*there are chain, gpt"):
-        zoo.main(["--zoo", str(tiny), "--models", "gpd"])
+    known = harness.load_zoo(tiny)
+    with pytest.raises(SystemExit, match="no model 'gpd'; there are chain, gpt"):
+        harness.chosen("chain,gpd", known)
+    assert harness.chosen(None, known) == ["chain", "gpt"]
+    assert harness.chosen(None, known, ["gpt"]) == ["gpt"]
+
+
+def test_results_are_kept_until_settings_change(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def rows_of(name: str) -> list[dict[str, Any]]:
+        made.append(name)
+        return [{"x": name}]
+
+    def run(*words: str, pairs: int = 1) -> list[dict[str, Any]]:
+        args = harness.parser("").parse_args(["--out", str(tmp_path / "deep"), *words])
+        return harness.collect(args, "out", ["a", "b"], rows_of, pairs=pairs)
+
+    assert run("--minutes", "-1") == []
+    assert run() == [{"x": "a"}, {"x": "b"}]
+    assert made == ["a", "b"]
+    assert run("--json", str(tmp_path / "rows.json")) == [{"x": "a"}, {"x": "b"}]
+    assert made == ["a", "b"]
+    run(pairs=2)
+    assert made == ["a", "b"] * 2
+    run("--again", pairs=2)
+    assert made == ["a", "b"] * 3
+    assert json.loads((tmp_path / "rows.json").read_text()) == [{"x": "a"}, {"x": "b"}]
+    assert harness.read(tmp_path / "deep" / "out.json") == [{"x": "a"}, {"x": "b"}]
+    assert harness.read(tmp_path / "none.json") == []
 
 
 @pytest.mark.slow
-def test_planning_time_compares_with_torch(
-    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out.json"
-    argv = ["--zoo", str(tiny), "--models", "chain", "--budgets", "0.8", "--json", str(out)]
-    assert planning_time.main(argv) == 0
-    rows = json.loads(out.read_text())
-    assert [row["planner"] for row in rows] == [
-        "torch 1.0",
-        "torch 0.5",
-        "fxremat 0.8, first time",
-        "fxremat 0.8",
-    ]
-    assert all(0 < row["planning"] < row["compile"] for row in rows)
-    assert all(row["plans"] >= 1 for row in rows)
-    assert rows[2]["planning"] == pytest.approx(sum(rows[2][s] for s in planning_time.STAGES))
-
-
-def test_planning_time_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        planning_time.main(["--help"])
-    assert stop.value.code == 0
-    assert "--budgets" in capsys.readouterr().out
+def test_planning_time_is_set_beside_torchs(tiny: Path, tmp_path: Path) -> None:
+    argv = ["--zoo", str(tiny), "--models", "chain", "--budget", "0.8", "--cold"]
+    assert planning.main([*argv, "--out", str(tmp_path)]) == 0
+    (row,) = harness.read(tmp_path / "planning.json")
+    assert 0 < row["torch 0.5"] < row["compile"]
+    assert row["fxremat"] == pytest.approx(sum(row[stage] for stage in planning.STAGES))
+    assert 0 < row["share"] < 100
+    assert row["plans"] >= 1
+    assert (tmp_path / "planning.png").exists()

@@ -1,3 +1,5 @@
+"""What people do by hand, and how fxremat is set beside it."""
+
 from __future__ import annotations
 
 import json
@@ -9,39 +11,8 @@ import torch
 from torch import nn
 from torch._functorch import config
 
-from benchmarks import (
-    byhand,
-    claims,
-    compare,
-    forks,
-    planning_growth,
-    results,
-    tables,
-    ten,
-    variants,
-    zoo,
-)
+from benchmarks import byhand, claims, compare, curve, gap, planning, tables, variants, zoo
 from benchmarks.variants import run_case
-
-SMALL: dict[str, Any] = {
-    "chain": lambda: ten.layers(depth=3, width=8, batch=4),
-    "mixer": lambda: ten.mixer(depth=2, width=8, batch=1, size=8),
-    "moe": lambda: ten.moe(depth=1, width=64, experts=2, batch=1, length=4, words=9),
-}
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_every_parameter_of_a_family_gets_a_gradient(name: str) -> None:
-    module, args = SMALL[name]()
-    loss = module(*args)
-    assert loss.shape == ()
-    loss.backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in module.parameters())
-
-
-def test_there_are_ten_families() -> None:
-    assert len({name.partition("_")[0] for name in ten.MODELS}) == 10
-    assert set(ten.FLAGGED) <= set(ten.MODELS)
 
 
 def gradients(module: nn.Module, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
@@ -71,7 +42,7 @@ def test_a_model_without_blocks_cannot_be_checkpointed_by_hand() -> None:
 
 
 def test_a_variant_is_measured_beside_eager(tiny: Path) -> None:
-    case = {"zoo": str(tiny), "model": "gpt", "inner": "eager", "run": "fxremat 0.7", "pairs": 1}
+    case = {"zoo": str(tiny), "model": "chain", "inner": "eager", "run": "fxremat 0.7", "pairs": 1}
     found = run_case(case)
     assert found["status"] == "done"
     assert found["peak"] <= found["limit"] < found["baseline"]
@@ -80,7 +51,7 @@ def test_a_variant_is_measured_beside_eager(tiny: Path) -> None:
 
 
 def test_what_cannot_be_is_a_row(tiny: Path) -> None:
-    case = {"zoo": str(tiny), "model": "gpt", "inner": "eager", "pairs": 0}
+    case = {"zoo": str(tiny), "model": "chain", "inner": "eager", "pairs": 0}
     assert run_case(case | {"run": "flag"})["status"] == "not possible"
     assert run_case(case | {"run": "every 9"})["status"] == "not possible"
     found = run_case(case | {"run": "fxremat 1"})
@@ -115,28 +86,6 @@ def test_summary_sums_extra_times_where_memory_is_saved() -> None:
     assert found["fxremat faster"] == "2 of 2"
 
 
-def test_results_are_kept_until_settings_change(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "out.json"
-    results.Results(path, {"pairs": 1}).record("a", [{"x": 1}])
-    assert results.Results(path, {"pairs": 1}).groups == {"a": [{"x": 1}]}
-    assert results.Results(path, {"pairs": 2}).groups == {}
-    assert results.Results(path, {"pairs": 1}, again=True).groups == {}
-    assert results.read(path) == [{"x": 1}]
-    assert results.read(tmp_path / "none.json") == []
-
-
-def fails(case: dict[str, Any]) -> dict[str, Any]:
-    if "exit" in case:
-        raise SystemExit(case["exit"])
-    raise ValueError(f"{case['word']}\nand more")
-
-
-@pytest.mark.slow
-def test_a_forked_case_that_fails_is_reported() -> None:
-    assert forks.run_forked(fails, {"word": "no"})["error"] == "ValueError: no"
-    assert forks.run_forked(fails, {"exit": 3})["error"] == "exit 3"
-
-
 def test_each_budget_of_torch_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dynamo shares code between equal backends: a variant must not be timed against itself."""
     seen: list[float] = []
@@ -154,18 +103,15 @@ def test_each_budget_of_torch_has_code_of_its_own(monkeypatch: pytest.MonkeyPatc
     assert config.activation_memory_budget == before
 
 
-def test_channels_last_is_the_same_network() -> None:
-    torch.manual_seed(0)
-    module, (images, classes) = zoo.resnet(blocks=(1,), width=4, batch=2, size=8)
-    wanted = module(images, classes)
-    last, (given, _) = ten.channels_last((module, (images, classes)))
-    assert given.is_contiguous(memory_format=torch.channels_last)
-    assert all(
-        p.is_contiguous(memory_format=torch.channels_last)
-        for p in last.parameters()
-        if p.dim() == 4
-    )
-    torch.testing.assert_close(last(given, classes), wanted)
+def test_runs_are_counted_by_what_they_promised() -> None:
+    kept = row("fxremat 0.5", 50, 1.0, predicted=50, kept=True)
+    off = row("fxremat min", 40, 1.0, predicted=41, kept=None)
+    above = row("fxremat 30", 31, 1.0, predicted=31, kept=False)
+    text = compare.exact([row("eager", 100, 1.0), kept, off, above])
+    assert text == "3 runs of fxremat: 2 to the byte as predicted, 1 above their budget"
+    right = {"gradients": 0.0, "plain gradients": 0.0}
+    assert [compare.broken(r | right) for r in (kept, off, above)] == [False, False, True]
+    assert compare.broken(kept | {"gradients": 0.5, "plain gradients": 0.1})
 
 
 @pytest.mark.slow
@@ -184,7 +130,7 @@ def test_compare_goes_on_from_its_results(
     assert tables.main(["--from", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "| way | families |" in text
-    assert "| gpt | eager | min |" in text
+    assert "gpt, inner compiler `eager`:" in text
 
 
 @pytest.mark.slow
@@ -198,7 +144,7 @@ def test_a_claim_is_predicted_and_written(
     assert "| met |" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("main", [compare.main, claims.main, planning_growth.main, tables.main])
+@pytest.mark.parametrize("main", [m.main for m in (claims, compare, curve, gap, planning, tables)])
 def test_commands_explain_themselves(main: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--help"])

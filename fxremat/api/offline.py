@@ -74,7 +74,7 @@ def plan(
         ...     model, batch = torch.nn.Linear(4096, 4096), torch.randn(8, 4096)
         >>> found = fxremat.plan(model, batch, device="h100", optimizer="SGD", inner="eager")
         >>> found.predicted_peak, found.context.resident.parameters
-        (67256320, 67125248)
+        (67387392, 67125248)
     """
     if budget is not None and memory is not None:
         raise OptionError("budget and memory were both given; memory says what budget there is")

@@ -88,7 +88,7 @@ class Slot:
 def build(problem: Problem, prices: Prices) -> tuple[Arc, ...]:
     """The arcs of a problem's network at the given prices, in the order of the problem.
 
-    >>> from fxremat.problem import Op, Phase, Problem, Value
+    >>> from fxremat.problem.types import Op, Phase, Problem, Value
     >>> problem = Problem(
     ...     values=(Value("y", 512), Value("dy", 512)),
     ...     ops=(Op("sin", (), (0,), 1e-6), Op("cos", (0,), (1,), 1e-6, phase=Phase.BACKWARD)),
