@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import fxremat
 from fxremat.base.budget import format_bytes
-from fxremat.inspect.decisions import Choice
 from fxremat.inspect.explain import Explainer
+from fxremat.inspect.step import Choice
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
 from tests.steps import curve, half
@@ -171,9 +171,9 @@ def names(page: Any) -> list[str]:
 
 def test_the_table_sorts_and_filters(opened: Open) -> None:
     page = opened(half())
-    verdicts = Explainer(half()).verdicts
-    decided = [v for v in verdicts.values() if v.choice in (Choice.SAVED, Choice.RECOMPUTED)]
-    order = {name: index for index, name in enumerate(verdicts)}
+    decisions = Explainer(half()).decisions
+    decided = [v for v in decisions.values() if v.choice in (Choice.SAVED, Choice.RECOMPUTED)]
+    order = {name: index for index, name in enumerate(decisions)}
     by_bytes = sorted(decided, key=lambda v: (-v.nbytes, order[v.name]))
     assert names(page) == [v.name for v in by_bytes][:100]
     page.find_element("css selector", "th button[data-column='name']").click()
@@ -188,13 +188,13 @@ def test_the_table_sorts_and_filters(opened: Open) -> None:
     origins = {n: known.origin(n) for n in recomputed}
     wanted = {n for n, o in origins.items() if "gelu" in o.op and o.module.startswith("layers.1")}
     assert set(names(page)) == wanted
-    assert page.find_element("id", "count").text.startswith(f"{len(wanted)} of {len(verdicts)}")
+    assert page.find_element("id", "count").text.startswith(f"{len(wanted)} of {len(decisions)}")
 
 
 def test_the_table_has_pages(opened: Open) -> None:
     page = opened(half())
     Select(page.find_element("id", "choice")).select_by_value("all")
-    count = len(Explainer(half()).verdicts)
+    count = len(Explainer(half()).decisions)
     assert count > 100
     first = names(page)
     page.find_element("id", "next").click()

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from fxremat.api import offline
-from fxremat.base.budget import format_bytes
 from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
 from fxremat.base.tables import print_table
@@ -23,6 +22,7 @@ from fxremat.inspect.reports import write_report
 from fxremat.plans.diff import diff
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
+from fxremat.plans.words import words
 
 __all__ = ["bench_", "diff_", "explain_", "frontier_", "plan_", "show_"]
 
@@ -191,10 +191,8 @@ def _write_files(args: Namespace, found: Plan, curve: Frontier | None) -> None:
     if args.chart:
         from fxremat.inspect.drawings import charts
 
-        if curve is None:
-            charts.timeline_chart(found, args.chart)
-        else:
-            charts.frontier_chart(curve, args.chart)
+        drawn = charts.timeline_chart(found) if curve is None else charts.frontier_chart(curve)
+        charts.save_chart(drawn, args.chart)
 
 
 def _print_frontier(args: Namespace, found: Frontier) -> None:
@@ -207,7 +205,7 @@ def _print_frontier(args: Namespace, found: Frontier) -> None:
     if found.strategies:
         print("\nwhat people do by hand:")
         rows = [
-            (name, format_bytes(p.predicted_peak), f"{p.overhead:+.1%}", _beside(found, p))
+            (name, words(p).peak, words(p).time, _beside(found, p))
             for name, p in found.strategies.items()
         ]
         print_table(("strategy", "peak", "time", "the frontier at that peak"), rows)
@@ -215,7 +213,7 @@ def _print_frontier(args: Namespace, found: Frontier) -> None:
 
 def _beside(found: Frontier, plan: Plan) -> str:
     best = found.within(plan.predicted_peak)
-    return "-" if best is None else f"{best.overhead:+.1%}"
+    return "-" if best is None else words(best).time
 
 
 def _point(plan: Plan) -> dict[str, Any]:
@@ -242,11 +240,11 @@ def _explained(explainer: Explainer, name: str | None) -> dict[str, Any]:
             for i in explainer.at_peak()
         ]
         return {"peak": explainer.limit, "largest": top, "worth": worth}
-    verdict, origin = explainer.verdicts[name], explainer.detail.origin(name)
+    decision, origin = explainer.decisions[name], explainer.detail.origin(name)
     return {
-        **{n: getattr(verdict, n) for n in ("name", "nbytes", "choice", "runs", "reason")},
-        "rebuild": verdict.rebuild,
-        "rebuild_seconds": verdict.rebuild_seconds if verdict.rebuild else None,
+        **{n: getattr(decision, n) for n in ("name", "nbytes", "choice", "runs", "reason")},
+        "rebuild": decision.rebuild,
+        "rebuild_seconds": decision.rebuild_seconds if decision.rebuild else None,
         **{n: getattr(origin, n) for n in ("op", "shape", "module", "source", "code")},
         "flip": _flip(explainer.flip(name)),
         "worth": worth,

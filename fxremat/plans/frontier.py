@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fxremat.base.budget import format_bytes
 from fxremat.plans.notebook import table
 from fxremat.plans.plan import Plan
+from fxremat.plans.words import words
 from fxremat.problem.provenance import Detail
 
 __all__ = ["Frontier", "knee"]
@@ -101,14 +101,15 @@ class Frontier(Sequence[Plan]):
         bend = self.knee
         return [
             (
-                format_bytes(plan.predicted_peak),
+                said.peak,
                 f"{plan.predicted_peak / max(1, plan.baseline_peak):.1%}",
-                f"{plan.overhead:+.1%}",
-                format_bytes(plan.saved_bytes),
+                said.time,
+                said.saved_bytes,
                 str(len(plan.recomputed)),
                 "<- knee" if plan is bend else "",
             )
             for plan in self.plans
+            for said in (words(plan),)
         ]
 
 
