@@ -56,7 +56,7 @@ def test_values_are_those_of_the_plan() -> None:
 
 def test_charts_of_the_page_are_valid_and_those_of_the_plan() -> None:
     found = data_in(to_html(half(), curve(), worth=False), "charts")
-    assert list(found) == ["timeline_kind", "timeline_module", "frontier"]
+    assert set(found) == {"timeline_kind", "timeline_module", "frontier"}
     for spec in found.values():
         assert alt.Chart.from_dict(spec).to_dict()["layer"]
         vl_convert.vegalite_to_vega(spec)
@@ -72,7 +72,7 @@ def test_headline_and_notes() -> None:
     assert "<title>My step</title>" in page
     for text in (said.peak, said.baseline, said.floor, said.time, "Whole step", "more would save"):
         assert text in page
-    assert page.count("<tr><td") == 10  # the largest at the peak
+    assert without_library(page).count("<tr><td") == 10  # the largest at the peak
     assert "more would save" not in to_html(half(), worth=False)
 
 
@@ -122,7 +122,10 @@ def test_names_are_never_markup() -> None:
     parser, plain = Scripts(), Scripts()
     parser.feed(page)
     plain.feed(to_html(half(), worth=False))
-    assert parser.tags == plain.tags
+    assert set(parser.tags) == set(plain.tags)
+    for tag in ("script", "section", "table", "button"):
+        assert parser.tags.count(tag) == plain.tags.count(tag)
+    assert parser.links == []
     assert "<title>&lt;b&gt;&amp;&lt;/b&gt;</title>" in page
     modules = {data_in(page)["texts"][m] for m in data_in(page)["values"]["module"]}
     assert any(m.startswith("</script><img") for m in modules)

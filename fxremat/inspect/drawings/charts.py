@@ -5,6 +5,7 @@ The same chart is drawn to a file and, with what answers the mouse, in the repor
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from bisect import bisect_left
@@ -19,7 +20,7 @@ import altair as alt
 
 from fxremat.base.budget import format_bytes
 from fxremat.base.errors import OptionError
-from fxremat.base.files import writing
+from fxremat.base.files import write_text, writing
 from fxremat.inspect.drawings.levels import bands, baseline_levels, stretches
 from fxremat.inspect.drawings.style import BACKGROUND, INK, MUTED
 from fxremat.inspect.step import PlannedStep
@@ -58,8 +59,16 @@ def save_chart(chart: alt.LayerChart, path: str | PathLike[str]) -> None:
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise OptionError(f"{target}: a chart is an .svg or a .png file; name one of these")
-    with writing(target):
-        chart.save(str(target), scale_factor=2.0)
+    if target.suffix.lower() == ".svg":
+        text = io.StringIO()
+        chart.save(text, format="svg")
+        # Numbers of clips go on in a process; here each file has its own, so it is always the same.
+        ids: dict[str, int] = {}
+        number = lambda m: f"{m[1]}clip{ids.setdefault(m[2], len(ids))}"  # noqa: E731
+        write_text(target, re.sub(r'(id="|url\(#)clip(\d+)', number, text.getvalue()))
+    else:
+        with writing(target):
+            chart.save(str(target), format="png", scale_factor=2.0)
 
 
 # The timeline.

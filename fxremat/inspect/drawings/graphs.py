@@ -10,6 +10,7 @@ what it makes, ``seconds`` of one run, ``runs`` beyond what every plan must do, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -171,30 +172,41 @@ def folded(joint: nx.DiGraph, opened: Collection[str], within: str = "") -> nx.D
         opened: paths of modules that are opened, "" among them.
         within: path of a module: only it and what touches it is shown; "" for all.
     """
-    place = {
-        node: _fold(node, data["module"], data["half"], opened)
-        for node, data in joint.nodes(data=True)
-        if data["form"] == "op"
-    }
-    inside = {n for n in place if within in ("", *_prefixes(joint.nodes[n]["module"]))}
-    shown = {place[node] for node in inside}
+    members = _members(joint)
+    halves = [f"module:{within}:{half}" for half in HALVES]
+    inside = [op for half in halves for op in members.get(half, ())]
+    touching = {(t, h): d for t, h, d in joint.out_edges(inside, data=True)}
+    touching |= {(t, h): d for t, h, d in joint.in_edges(inside, data=True)}
+    place: dict[str, str] = {}
+    for node in (*inside, *(end for edge in touching for end in edge)):
+        data = joint.nodes[node]
+        if data["form"] == "op":
+            place[node] = _fold(node, data["module"], data["half"], opened)
     edges: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for tail, head, data in joint.edges(data=True):
-        if tail in place and head in place and (tail in inside or head in inside):
-            shown |= {place[tail], place[head]}
+    for (tail, head), data in touching.items():
+        if tail in place and head in place and place[tail] != place[head]:
             edges.setdefault((place[tail], place[head]), []).append(data)
-    members: dict[str, list[str]] = {}
-    for node, name in place.items():
-        if name in shown:
-            members.setdefault(name, []).append(node)
     graph = nx.DiGraph(name="modules", title=within or "The joint graph by module", notes=())
-    for name, ops in members.items():
-        graph.add_node(name, **_box(joint, name, ops))
+    shown = set(place.values())
+    for name in members:
+        if name in shown:
+            graph.add_node(name, **_box(joint, name, members[name]))
     order = {name: i for i, name in enumerate(graph)}
     for (tail, head), merged in edges.items():
-        if tail != head:
-            graph.add_edge(tail, head, back=order[tail] > order[head], **_merged(merged))
+        graph.add_edge(tail, head, back=order[tail] > order[head], **_merged(merged))
     return graph
+
+
+@lru_cache(maxsize=1)
+def _members(joint: nx.DiGraph) -> dict[str, list[str]]:
+    """The ops of each module in each half, and each op by itself, in the order of the graph."""
+    found: dict[str, list[str]] = {}
+    for node, data in joint.nodes(data=True):
+        if data["form"] == "op":
+            found.setdefault(node, []).append(node)
+            for module in ("", *_prefixes(data["module"])):
+                found.setdefault(f"module:{module}:{data['half']}", []).append(node)
+    return found
 
 
 def _prefixes(module: str) -> list[str]:

@@ -36,10 +36,10 @@ def to_svg(graph: nx.DiGraph, *, bare: bool = False) -> str:
         graph: the graph.
         bare: without title, legend and looks: for a page that has these (``looks.svg``).
     """
-    boxes = graph.subgraph([n for n, form in graph.nodes(data="form") if form != "hub"])
-    widths = _widths(graph, boxes)
+    boxes = _part(graph, [n for n, form in graph.nodes(data="form") if form != "hub"])
+    widths = _widths(boxes, 2 * STUB if len(boxes) < len(graph) else 0.0)
     halves = {half for _, half in boxes.nodes(data="half")}
-    layout = (_valley if len(halves) > 1 else _laid_out)(_part(graph, boxes), widths)
+    layout = _valley(boxes, widths) if len(halves) > 1 else _laid_out(boxes, widths)
     width = max(layout.width + 2 * MARGIN, 0.0 if bare else LEAST)
     legend = [] if bare else _legend(graph, width)
     lines = 1 + max((entry["line"] for entry in legend), default=-1)
@@ -105,9 +105,8 @@ def _stretched(layout: Layout, height: float) -> Layout:
     return layout.moved(lambda p: (p[0], HEIGHT / 2 + (p[1] - HEIGHT / 2) * factor), height)
 
 
-def _widths(graph: nx.DiGraph, boxes: nx.DiGraph) -> dict[str, float]:
+def _widths(boxes: nx.DiGraph, room: float) -> dict[str, float]:
     """Widths of the boxes; source and sink, where they are not drawn, take room on both sides."""
-    room = 2 * STUB if "source" in graph else 0.0
     found = {}
     for node, data in boxes.nodes(data=True):
         text = max(len(_short(data["label"])) * LETTER, len(data["facts"]) * SMALL)

@@ -37,6 +37,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         finalize=_shown,
     )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     made.filters["quote"] = quote
     made.globals |= {"node_styles": NODES, "edge_styles": EDGES}
     made.globals |= {"background": BACKGROUND, "ink": INK, "muted": MUTED}
