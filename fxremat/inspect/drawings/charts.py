@@ -105,8 +105,9 @@ def timeline_chart(
         *(mark for line in lines for mark in _level(*line, scale)),
         *_marks(step, rows),
         alt.Chart(_data([{}]))
+        .transform_calculate(x="cursor")
         .mark_rule(color=INK, opacity=alt.expr("cursor > 0 ? 1 : 0"))
-        .encode(x=alt.datum(alt.expr("cursor"), type="quantitative")),
+        .encode(x=X),
         data=_data(rows),
     )
     return _finished(chart, "Memory over one step, dashed without recomputing")
@@ -124,7 +125,7 @@ def _placed(rows: list[dict[str, Any]] | None = None) -> alt.Chart:
     """A chart of rows that have a place on both axes, by op and by time; by default, of all."""
     x, x2 = (f"axis == 'time' ? datum.t{end} : datum.p{end}" for end in ("", "2"))
     data = alt.Undefined if rows is None else _data(rows)
-    return alt.Chart(data).transform_calculate(x=x, x2=x2)
+    return cast(alt.Chart, alt.Chart(data).transform_calculate(x=x, x2=x2))
 
 
 def _stack(rows: list[dict[str, Any]], groups: list[tuple[str, str]], unit: str) -> alt.Chart:
@@ -252,8 +253,11 @@ def _marks(step: PlannedStep, rows: list[dict[str, Any]]) -> list[alt.Chart]:
     if 0 < line.boundary < len(line.ops):
         rule = _placed(ends)
         found.append(rule.mark_rule(color=MUTED, strokeDash=[2, 2]).encode(x=X))
-        for text, align, dx in (("forward", "right", -6), ("backward", "left", 6)):
-            word = rule.mark_text(text=text, align=align, dx=dx, dy=8, color=MUTED)
+        looks: dict[str, Any] = {"dy": 8, "color": MUTED}
+        for word in (
+            rule.mark_text(text="forward", align="right", dx=-6, **looks),
+            rule.mark_text(text="backward", align="left", dx=6, **looks),
+        ):
             found.append(word.encode(x=X, y=alt.value(0)))
     return found
 
@@ -353,7 +357,7 @@ def _labels(rows: list[dict[str, Any]], right: float, top: float) -> list[dict[s
     return found
 
 
-def _impossible(frontier: Frontier, scale: float, x: alt.X, y: alt.Y) -> list[alt.LayerChart]:
+def _impossible(frontier: Frontier, scale: float, x: alt.X, y: alt.Y) -> list[Any]:
     """Where no plan can be: left of the bound on the peak, and below the bound on time."""
     bounds = [(p.predicted_peak / scale, p.lower_bound_seconds, p.step_seconds) for p in frontier]
     left = frontier.plans[0].floor / scale
@@ -389,7 +393,7 @@ def _unit(nbytes: int) -> tuple[str, float]:
     return ("KiB", "MiB", "GiB", "TiB")[place], sizes[place]
 
 
-def _finished(chart: alt.LayerChart, title: str) -> alt.LayerChart:
+def _finished(chart: Any, title: str) -> alt.LayerChart:
     made = chart.properties(
         width=WIDTH, height=HEIGHT, title=alt.Title(title, anchor="start", color=INK)
     ).configure(

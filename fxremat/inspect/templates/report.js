@@ -46,7 +46,8 @@ async function show(id, chart, parameters = {}) {
     if (mark && mark.color === "#59636e") mark.color = soft;
   };
   recolour(spec);
-  return (await vegaEmbed(byId(id), spec, { actions: false, renderer: "svg" })).view;
+  byId(id).view = (await vegaEmbed(byId(id), spec, { actions: false, renderer: "svg" })).view;
+  return byId(id).view;
 }
 
 const memory = (() => {
