@@ -148,7 +148,7 @@ def _stack(rows: list[dict[str, Any]], groups: list[tuple[str, str]], unit: str)
             text=f"format(datum.size, '.4~g') + ' {unit}'",
         )
         .transform_stack(["low", "high"], "size", ["p"], sort=[alt.SortField("key")])
-        .mark_rect(strokeWidth=0.5)
+        .mark_rect(strokeWidth=0.5, aria=False)
         .encode(
             x=X,
             x2="x2:Q",
@@ -308,7 +308,7 @@ def frontier_chart(frontier: Frontier, chosen: Plan | None = None) -> alt.LayerC
             y=y,
             color=alt.Color("what:N", legend=legend).scale(domain=domain, range=colours),
             shape=alt.Shape("what:N", legend=legend).scale(domain=domain, range=shapes),
-            size=alt.Size("what:O", legend=None).scale(domain=domain, range=sizes),
+            size=alt.Size("what:O", legend=legend).scale(domain=domain, range=sizes),
             tooltip=tooltip,
         ),
         alt.Chart(_data(_labels(rows, right, top)))
