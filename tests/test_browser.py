@@ -214,7 +214,7 @@ def test_modules_open_close_zoom_and_move(opened: Open) -> None:
         return len(stage.find_elements("css selector", "g.n"))
 
     before = boxes()
-    page.find_element("css selector", "#drawing [data-module='layers.1.1'] rect").click()
+    page.find_element("css selector", "#drawing [data-module='layers.1.1'] text").click()
     assert stage.get_attribute("data-path") == "layers.1.1"
     assert "addmm_2" in [t.text for t in stage.find_elements("css selector", "g.n text")]
     page.find_element("css selector", "#path [data-step='']").click()

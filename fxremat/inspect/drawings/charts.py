@@ -125,7 +125,7 @@ def _placed(rows: list[dict[str, Any]] | None = None) -> alt.Chart:
     """A chart of rows that have a place on both axes, by op and by time; by default, of all."""
     x, x2 = (f"axis == 'time' ? datum.t{end} : datum.p{end}" for end in ("", "2"))
     data = alt.Undefined if rows is None else _data(rows)
-    return cast(alt.Chart, alt.Chart(data).transform_calculate(x=x, x2=x2))
+    return alt.Chart(data).transform_calculate(x=x, x2=x2)
 
 
 def _stack(rows: list[dict[str, Any]], groups: list[tuple[str, str]], unit: str) -> alt.Chart:
@@ -139,7 +139,7 @@ def _stack(rows: list[dict[str, Any]], groups: list[tuple[str, str]], unit: str)
     colour = alt.Scale(domain=names, range=colours)
     key = alt.Legend(title=None, orient="bottom")
     told = {"op": "while", "half": "in the", "module": "module", "live": "live", "group": "of it"}
-    return (
+    made: alt.Chart = (
         _placed()
         .transform_fold([str(i) for i in shown], as_=["key", "size"])
         .transform_filter("datum.size > 0")
@@ -166,6 +166,7 @@ def _stack(rows: list[dict[str, Any]], groups: list[tuple[str, str]], unit: str)
             alt.param(name="axis", value="op"), alt.param(name="cursor", value=0), legend, zoom
         )
     )
+    return made
 
 
 def _by_kind() -> tuple[list[tuple[str, str]], Callable[[Interval], int]]:

@@ -55,7 +55,7 @@ def page(explainer: Explainer, frontier: Frontier | None, title: str, *, worth: 
 @cache
 def _vega() -> Markup:
     """What draws the charts in a browser, as one script."""
-    return Markup(vl_convert.javascript_bundle(None))
+    return Markup(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]
 
 
 def _sentence(plan: Plan) -> str:

@@ -42,8 +42,8 @@ async function show(id, chart, parameters = {}) {
   const recolour = (layer) => { // ink, and the grey of notes, are those of the theme
     const { mark, layer: parts } = layer;
     (parts || []).forEach(recolour);
-    if (mark && mark.color === "#1b1f24") mark.color = ink;
     if (mark && mark.color === "#59636e") mark.color = soft;
+    else if (mark && (mark.color === "#1b1f24" || mark.type === "text")) mark.color = ink;
   };
   recolour(spec);
   byId(id).view = (await vegaEmbed(byId(id), spec, { actions: false, renderer: "svg" })).view;
