@@ -171,9 +171,9 @@ class Explainer(PlannedStep):
         gain = self._own_seconds - found.seconds
         return Worth(change, max(0.0, gain) if change > 0 else min(0.0, gain))
 
-    def at_peak(self) -> list[Interval]:
+    def at_peak(self, most: int = TOP) -> list[Interval]:
         """The largest copies that are live where most is live."""
-        return self.occupancy.at(self.occupancy.peak)[:TOP]
+        return self.occupancy.at(self.occupancy.peak)[:most]
 
     # In words.
 
