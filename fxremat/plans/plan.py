@@ -217,7 +217,7 @@ class Plan:
         said = words(self)
         top = sorted(self.saved, key=lambda v: -v.nbytes)[:8]
         lines = [
-            f"peak        {said.peak} predicted, budget {said.budget}",
+            f"peak        {said.peak} predicted, {said.budget}",
             f"baseline    {said.baseline} without recomputing",
             f"floor       {said.floor}, no plan goes below",
             f"time        {said.time} of a step of {self.step_seconds * 1e3:.1f} ms, "

@@ -22,7 +22,7 @@ class Words:
         peak: the predicted peak, such as ``3.0 MiB``.
         baseline: the peak without recomputing.
         floor: the peak that no plan goes below.
-        budget: the budget, or ``no limit``.
+        budget: such as ``budget 4.0 MiB``, or ``no limit``.
         time: the time for recomputing, such as ``+3.1%`` of a step.
         gap: how much of a step a better plan could save at most.
         saved: such as ``12 values``.
@@ -47,7 +47,7 @@ def words(plan: Plan) -> Words:
         peak=format_bytes(plan.predicted_peak),
         baseline=format_bytes(plan.baseline_peak),
         floor=format_bytes(plan.floor),
-        budget="no limit" if plan.budget is None else format_bytes(plan.budget),
+        budget="no limit" if plan.budget is None else f"budget {format_bytes(plan.budget)}",
         time=f"{plan.overhead:+.1%}",
         gap=f"{plan.gap:.1%}",
         saved=count(len(plan.saved), "value"),
@@ -70,7 +70,7 @@ def headline(plan: Plan) -> tuple[str, str]:
     """A plan in two lines: its peak and its time, and what is saved and recomputed."""
     said = words(plan)
     return (
-        f"peak {said.peak} of {said.baseline} (budget {said.budget}), {said.time} time "
+        f"peak {said.peak} of {said.baseline} ({said.budget}), {said.time} time "
         f"(at most {said.gap} above the best)",
         f"{said.saved} saved ({said.saved_bytes}), {said.recomputed} recomputed",
     )

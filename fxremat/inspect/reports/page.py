@@ -73,7 +73,7 @@ def _cards(explainer: Explainer) -> list[tuple[str, str, str]]:
     plan, said, held = explainer.plan, words(explainer.plan), explainer.detail.resident
     step = format_seconds(plan.step_seconds)
     cards = [
-        ("Predicted peak", said.peak, f"budget {said.budget}"),
+        ("Predicted peak", said.peak, said.budget),
         ("Without recomputing", said.baseline, "the baseline"),
         ("Floor", said.floor, "no plan goes below"),
         ("Extra time", said.time, f"of {step}; at most {said.gap} above the best"),
