@@ -10,7 +10,7 @@ from fxremat.inspect.drawings import graphs
 from fxremat.inspect.drawings.flows import flow_network
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
-from fxremat.problem.provenance import Detail, Origin
+from fxremat.problem.context import Context, Origin
 from fxremat.problem.types import Problem
 from fxremat.solver.pareto import Point
 from fxremat.solver.seeds.cuts import just_in_time
@@ -23,7 +23,7 @@ NASTY = 'a"b\\n\\<&>]]>\x07\nλ'
 def plan_of(
     problem: Problem, schedule: list[int], origins: dict[str, Origin] | None = None
 ) -> Plan:
-    planner = Planner(Detail(problem, origins or {}), "toy")
+    planner = Planner(Context(problem, origins or {}), "toy")
     return planner.plan(Point.of(problem, schedule), None)
 
 

@@ -48,7 +48,7 @@ def test_what_fits_is_within_the_memory_and_the_best_is_the_fastest() -> None:
     for choice in fitting:
         assert 0 < choice.total <= advice.memory == 500 * 1024
         assert choice.plan is not None
-        held = choice.plan.known.resident
+        held = choice.plan.context.resident
         assert held is not None
         assert held.accumulates == (choice.steps > 1)
         assert choice.total == held.total(choice.plan.predicted_peak)

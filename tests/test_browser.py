@@ -182,7 +182,7 @@ def test_the_table_sorts_and_filters(opened: Open) -> None:
     recomputed = {v.name for v in decided if v.choice is Choice.RECOMPUTED}
     assert set(names(page)) == recomputed
     page.find_element("id", "search").send_keys("GELU layers.1")
-    known = half().known
+    known = half().context
     origins = {n: known.origin(n) for n in recomputed}
     wanted = {n for n, o in origins.items() if "gelu" in o.op and o.module.startswith("layers.1")}
     assert set(names(page)) == wanted

@@ -27,7 +27,7 @@ from fxremat.inspect.drawings.svg import to_svg
 from fxremat.inspect.explain import Explainer
 from fxremat.planning.planner import Planner
 from fxremat.problem.liveness import Holding
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.problem.types import Kind, Phase
 from tests.problems import Draft
 from tests.steps import curve, half
@@ -190,7 +190,7 @@ def test_a_plan_without_a_baseline_is_drawn_without_its_line(tmp_path: Path) -> 
     draft = Draft().value("x", 8, kind=Kind.INPUT).value("m", 8, unsaveable="may not")
     draft.value("e", 4).op("m = fm x", 1, fixed="may not").op("e = fe m", 1, Phase.DEFERRABLE)
     draft.value("g", 1).op("g = back e", 1, Phase.BACKWARD)
-    planner = Planner(Detail(draft.done(), {}), "toy")
+    planner = Planner(Context(draft.done(), {}), "toy")
     plan = planner.plan(planner.solver.baseline, None)
     assert baseline_levels(Explainer(plan)) == []
     charts.save_chart(charts.timeline_chart(plan), tmp_path / "chart.svg")

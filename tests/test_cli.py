@@ -148,9 +148,9 @@ def test_options_of_the_step_arrive(train: str, capsys: pytest.CaptureFixture[st
     args = ["plan", f"{train}:reads", *FAST, "--json", "--optimizer", "adamw", "--accumulates"]
     assert main([*args, "--policy", "aten.gelu=recompute"]) == 0
     plan = Plan.from_json(capsys.readouterr().out)
-    held = plan.known.resident
+    held = plan.context.resident
     assert held is not None
-    assert (held.optimizer_name, held.accumulates, plan.known.device) == ("AdamW", True, "h100")
+    assert (held.optimizer_name, held.accumulates, plan.context.device) == ("AdamW", True, "h100")
     assert any(name.startswith("gelu") for name in plan.recomputed)
 
 

@@ -235,5 +235,5 @@ def test_a_plan_from_a_file_draws_the_same() -> None:
 
 def test_a_plan_without_detail_cannot_be_drawn() -> None:
     for make in ALL:
-        with pytest.raises(OptionError, match="holds no detail"):
-            make(replace(half(), detail=None))
+        with pytest.raises(OptionError, match="holds no context"):
+            make(replace(half(), context=None))

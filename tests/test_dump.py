@@ -16,7 +16,7 @@ from fxremat.inspect import dump
 from fxremat.inspect.dump import check_folder, dump_plan
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.solver.pareto import Point
 from fxremat.solver.seeds.cuts import baseline
 from tests.problems import chain
@@ -35,7 +35,7 @@ FRONTIER = {"frontier.svg", "frontier.png"}
 
 def small() -> Plan:
     problem = chain()
-    planner = Planner(Detail(problem, {}), "toy")
+    planner = Planner(Context(problem, {}), "toy")
     return planner.plan(Point.of(problem, baseline(problem)), None)
 
 
@@ -138,6 +138,6 @@ def test_checking_leaves_an_empty_folder(tmp_path: Path) -> None:
 
 
 def test_no_detail_no_dump(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="holds no detail"):
-        dump_plan(tmp_path / "new", replace(small(), detail=None))
+    with pytest.raises(OptionError, match="holds no context"):
+        dump_plan(tmp_path / "new", replace(small(), context=None))
     assert not (tmp_path / "new").exists()

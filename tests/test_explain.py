@@ -14,7 +14,7 @@ from fxremat.inspect.explain import Explainer
 from fxremat.inspect.step import Choice
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.problem.types import Problem
 from fxremat.solver.pareto import Point
 from fxremat.solver.seeds.cuts import just_in_time
@@ -24,7 +24,7 @@ from tests.steps import half
 
 def explained(problem: Problem, limit: int | None = None) -> Explainer:
     """What there is to say of the best plan within a limit, or with no limit."""
-    planner = Planner(Detail(problem, {}), "toy")
+    planner = Planner(Context(problem, {}), "toy")
     point = planner.solver.baseline if limit is None else planner.solver.solve(limit)
     assert point is not None
     return Explainer(planner.plan(point, limit))
@@ -34,7 +34,7 @@ def saving(problem: Problem, *names: str) -> Explainer:
     """What there is to say of the plan that saves these and rebuilds the rest once."""
     kept = {i for i, v in enumerate(problem.values) if v.name in names}
     point = Point.of(problem, just_in_time(problem, kept))
-    return Explainer(Planner(Detail(problem, {}), "toy").plan(point, None))
+    return Explainer(Planner(Context(problem, {}), "toy").plan(point, None))
 
 
 def test_a_saved_value_by_hand() -> None:
@@ -138,8 +138,8 @@ def test_names_are_found_or_the_nearest_are_told() -> None:
 
 
 def test_a_plan_without_detail_says_so() -> None:
-    with pytest.raises(OptionError, match=r"holds no detail.*fxremat\.plan\(\)"):
-        Explainer(replace(half(), detail=None))
+    with pytest.raises(OptionError, match=r"holds no context.*fxremat\.plan\(\)"):
+        Explainer(replace(half(), context=None))
 
 
 def test_a_plan_from_a_file_says_the_same() -> None:

@@ -22,7 +22,7 @@ def test_peaks_fall_and_times_rise() -> None:
         assert one.predicted_peak > two.predicted_peak
         assert one.recompute_seconds < two.recompute_seconds
     for plan in plans:
-        line = replay(plan.known.problem, [plan.known.op_index[n] for n in plan.backward_schedule])
+        line = replay(plan.context.problem, [plan.context.op_index[n] for n in plan.backward_schedule])
         assert line.peak == plan.predicted_peak == plan.budget
         assert plan.lower_bound_seconds <= plan.recompute_seconds * (1 + 1e-9)
 
@@ -33,7 +33,7 @@ def test_no_strategy_lies_below_it() -> None:
         best = curve().within(plan.predicted_peak)
         assert best is not None, name
         # Between two plans of the curve there are others that it does not list.
-        finer = half().known
+        finer = half().context
         assert best.recompute_seconds <= plan.recompute_seconds + 0.02 * finer.problem.step_seconds
 
 
@@ -47,7 +47,7 @@ def test_a_file_brings_it_back() -> None:
     text = curve().to_json()
     again = Frontier.from_json(text)
     assert again == curve()
-    assert again[0].detail is again[1].detail
+    assert again[0].context is again[1].context
     assert again.to_json() == text
     with pytest.raises(ValueError, match="not a frontier of format"):
         Frontier.from_json(half().to_json())

@@ -180,7 +180,7 @@ def test_a_plan_that_saves_what_a_region_has_no_room_for_here_can_be_read() -> N
 def test_values_apart_take_memory_and_all_of_their_time() -> None:
     options = Options.parse(None, inner="inductor")
     found = [
-        prepare(gelu_like().module, 1, options, apart=apart).detail.problem
+        prepare(gelu_like().module, 1, options, apart=apart).context.problem
         for apart in ((), ("half",))
     ]
     (fused, apart) = ({v.name: v for v in problem.values}["half"] for problem in found)
@@ -194,5 +194,5 @@ def test_values_apart_take_memory_and_all_of_their_time() -> None:
 def test_what_may_not_run_again_is_left_alone() -> None:
     options = Options.parse(None, inner="inductor", policy={"aten.exp.default": "save"})
     ready = prepare(gelu_like().module, 1, options)
-    values = {v.name: v.nbytes for v in ready.detail.problem.values}
+    values = {v.name: v.nbytes for v in ready.context.problem.values}
     assert (values["half"], values["exp"]) == (0, 1024)

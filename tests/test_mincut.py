@@ -145,7 +145,7 @@ def _cost(problem: Problem, prices: Prices, saved: frozenset[int]) -> float | No
                 return None
             rerun.add(op)
             total += prices.recompute[op]
-            wanted += (*problem.ops[op].inputs, *problem.ops[op].again)
+            wanted += (*problem.ops[op].inputs, *problem.ops[op].replay_inputs)
     return total
 
 

@@ -46,10 +46,10 @@ def test_meta_and_real_tensors_give_one_plan() -> None:
 
 def test_bytes_are_those_of_the_devices_allocator() -> None:
     plan = half()
-    assert all(v.nbytes % 512 == 0 for v in plan.known.problem.values)
-    assert plan.known.device == "h100"
+    assert all(v.nbytes % 512 == 0 for v in plan.context.problem.values)
+    assert plan.context.device == "h100"
     here = fxremat.plan(*blocks(), inner="eager", device="cpu", effort=0)
-    assert any(v.nbytes % 512 for v in here.known.problem.values)
+    assert any(v.nbytes % 512 for v in here.context.problem.values)
 
 
 def test_seven_billion_parameters() -> None:
@@ -64,7 +64,7 @@ def test_seven_billion_parameters() -> None:
     assert most < 200 * 2**20
     assert plan.budget is not None
     assert plan.predicted_peak <= plan.budget
-    held = plan.known.resident
+    held = plan.context.resident
     assert held is not None
     parameters = sum(p.numel() for p in model.parameters())
     assert held.parameters >= 2 * parameters > 10**9
@@ -74,7 +74,7 @@ def test_seven_billion_parameters() -> None:
 def test_memory_leaves_a_budget() -> None:
     model, batch = blocks(rows=4096, device="meta")
     free = fxremat.plan(model, batch, device="h100", optimizer="SGD", inner="eager", effort=0)
-    held = free.known.resident
+    held = free.context.resident
     assert held is not None
     limit = held.during + free.baseline_peak // 2
     plan = fxremat.plan(
@@ -125,6 +125,6 @@ class Named(nn.Module):
 
 def test_arguments_by_name() -> None:
     plan = fxremat.plan(Named(), (), {"x": torch.randn(2, 4)}, device="h100", inner="eager")
-    held = plan.known.resident
+    held = plan.context.resident
     assert held is not None
     assert held.inputs == 512

@@ -111,7 +111,7 @@ def _either_chain(*, read: str) -> Problem:
 )
 def test_needed_either_ops(read: str, needed: set[str], seconds: float) -> None:
     problem = _either_chain(read=read)
-    assert problems.op_names(problem, problem.needed) == needed
+    assert problems.op_names(problem, problem.required) == needed
     assert problem.step_seconds == seconds
 
 

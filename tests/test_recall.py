@@ -136,5 +136,5 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
 def test_a_broken_detail_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(half().to_json().replace('"origins"', '"origin"'))
-    with pytest.raises(OptionError, match="not the detail of a plan"):
+    with pytest.raises(OptionError, match="not the context of a plan"):
         Plan.load(path)

@@ -21,7 +21,7 @@ from fxremat.inspect.reports.page import HOLDINGS, report_data
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
 from fxremat.plans.words import words
-from fxremat.problem.provenance import Detail, Origin
+from fxremat.problem.context import Context, Origin
 from tests.problems import chain, nothing_needed
 from tests.steps import curve, half
 
@@ -83,7 +83,7 @@ def test_compiled_code_with_another_peak_is_told_of() -> None:
 def test_each_module_has_its_drawing() -> None:
     page = to_html(half(), worth=False)
     paths = re.findall(r'<template data-path="([^"]*)"><svg', page)
-    modules = {origin.module for origin in half().known.origins.values()} - {""}
+    modules = {origin.module for origin in half().context.origins.values()} - {""}
     assert set(paths) >= {"", "layers", "mixes", *modules}
     assert len(paths) == len(set(paths))
     assert set(re.findall(r'data-module="([^"]*)"', page)) <= set(paths)
@@ -112,9 +112,9 @@ def without_library(page: str) -> str:
 def hostile() -> Plan:
     """A plan whose names are markup."""
     bad = "</script><img src=x onerror=alert(1)>\u2028\"'&<!--style--> \0"
-    detail = half().known
-    origins = {n: replace(o, module=bad, code=bad, source=bad) for n, o in detail.origins.items()}
-    return replace(half(), detail=replace(detail, origins=origins))
+    context = half().context
+    origins = {n: replace(o, module=bad, code=bad, source=bad) for n, o in context.origins.items()}
+    return replace(half(), context=replace(context, origins=origins))
 
 
 def test_names_are_never_markup() -> None:
@@ -155,14 +155,14 @@ def test_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "plan.html").read_text(encoding="utf-8") == to_html(half(), curve())
     with pytest.raises(OptionError, match="cannot be written"):
         fxremat.write_report(half(), tmp_path / "nowhere" / "plan.html")
-    with pytest.raises(OptionError, match="holds no detail"):
-        to_html(replace(half(), detail=None))
+    with pytest.raises(OptionError, match="holds no context"):
+        to_html(replace(half(), context=None))
 
 
 @pytest.mark.parametrize("problem", [chain(), nothing_needed()])
 def test_toy_plans(problem: Any) -> None:
     origins = {"fa": Origin("toy.fa", "", "block.0")}
-    planner = Planner(Detail(problem, origins), "toy")
+    planner = Planner(Context(problem, origins), "toy")
     plan = planner.plan(planner.solver.baseline, None)
     data = data_in(to_html(plan, planner.frontier()))
     assert data["values"]["name"] == [v.name for v in problem.values]

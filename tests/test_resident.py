@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from fxremat.base.errors import OptionError
 from fxremat.costs.model_states import resident
-from fxremat.problem.provenance import Resident
+from fxremat.problem.context import Resident
 
 OPTIMIZERS: dict[str, Any] = {
     "SGD": {},

@@ -20,16 +20,16 @@ from tests.steps import half
 
 def saved(name: str, k: int = 1) -> list[str]:
     """The values that a strategy saves, by the number of elements in their text."""
-    detail = half().known
-    point = strategy(detail, name, k)
-    line = replay(detail.problem, point.schedule)
-    return [detail.problem.values[v].name for v in line.saved]
+    context = half().context
+    point = strategy(context, name, k)
+    line = replay(context.problem, point.schedule)
+    return [context.problem.values[v].name for v in line.saved]
 
 
 def test_blocks_are_the_members_of_the_list_that_works_most() -> None:
-    found = blocks(half().known)
+    found = blocks(half().context)
     assert set(found.values()) == {0, 1, 2, 3}
-    modules = {half().known.origin(half().known.problem.ops[o].name).module for o in found}
+    modules = {half().context.origin(half().context.problem.ops[o].name).module for o in found}
     assert {m.split(".")[0] for m in modules} in ({"layers"}, {"mixes"})
 
 
@@ -46,19 +46,19 @@ def test_nested_lists_give_the_list_with_more_members() -> None:
             return made
 
     plan = fxremat.plan(Deep(), torch.randn(4, 8), device="h100", inner="eager")
-    assert set(blocks(plan.known).values()) == {0, 1, 2, 3, 4}
+    assert set(blocks(plan.context).values()) == {0, 1, 2, 3, 4}
 
 
 def test_none_recomputes_nothing() -> None:
-    assert strategy(half().known, "none").seconds == 0.0
+    assert strategy(half().context, "none").seconds == 0.0
 
 
 def test_full_saves_what_goes_into_blocks_only() -> None:
     """Inside a block nothing is kept; what is read outside of it is."""
-    inside = blocks(half().known)
-    detail = half().known
-    problem = detail.problem
-    kept = {detail.value_index[name] for name in saved("full")}
+    inside = blocks(half().context)
+    context = half().context
+    problem = context.problem
+    kept = {context.value_index[name] for name in saved("full")}
     for value in kept:
         block = inside.get(problem.producer[value])
         readers = {
@@ -70,34 +70,34 @@ def test_full_saves_what_goes_into_blocks_only() -> None:
 
 
 def test_longer_stretches_save_less_and_every_one_is_full() -> None:
-    detail = half().known
+    context = half().context
     sizes = []
     for k in (1, 2, 4):
-        line = replay(detail.problem, strategy(detail, "every", k).schedule)
-        sizes.append(sum(detail.problem.values[v].nbytes for v in line.saved))
+        line = replay(context.problem, strategy(context, "every", k).schedule)
+        sizes.append(sum(context.problem.values[v].nbytes for v in line.saved))
     assert sizes == sorted(sizes, reverse=True)
-    assert strategy(detail, "every", 1) == strategy(detail, "full")
-    assert strategy(detail, "every", 2) == strategy(detail, "sqrt")  # of four blocks
+    assert strategy(context, "every", 1) == strategy(context, "full")
+    assert strategy(context, "every", 2) == strategy(context, "sqrt")  # of four blocks
 
 
 def test_selective_keeps_products_and_recomputes_no_product() -> None:
-    detail = half().known
-    point = strategy(detail, "selective")
+    context = half().context
+    point = strategy(context, "selective")
     again = {
-        detail.problem.ops[o].name
+        context.problem.ops[o].name
         for o in point.schedule
-        if detail.problem.ops[o].phase is Phase.FORWARD
+        if context.problem.ops[o].phase is Phase.FORWARD
     }
     assert again
-    assert not {n for n in again if detail.origin(n).op in ("aten.mm", "aten.addmm")}
+    assert not {n for n in again if context.origin(n).op in ("aten.mm", "aten.addmm")}
 
 
 def test_unknown_names_and_models_without_blocks_are_refused() -> None:
     with pytest.raises(OptionError, match="'half': not one of 'none'"):
-        strategy(half().known, "half")
+        strategy(half().context, "half")
     plan = fxremat.plan(nn.Linear(4, 4), torch.randn(2, 4), device="h100", inner="eager")
     with pytest.raises(OptionError, match="no blocks were found"):
-        strategy(plan.known, "full")
+        strategy(plan.context, "full")
 
 
 @pytest.mark.parametrize("name", [*NAMES, "auto"])

@@ -14,7 +14,7 @@ from fxremat.inspect.drawings import graphs
 from fxremat.inspect.drawings.flows import flow_network
 from fxremat.inspect.drawings.layout import SPAN, layered
 from fxremat.inspect.drawings.svg import to_svg
-from fxremat.problem.provenance import Origin
+from fxremat.problem.context import Origin
 from fxremat.solver.seeds.cuts import just_in_time
 from tests.drawn import ALL, plan_of, saving
 from tests.problems import chain

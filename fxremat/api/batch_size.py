@@ -154,7 +154,7 @@ def advise(
         except BudgetError as error:
             found.append(Choice(size, steps, None, 0, 0.0, 0, _short(error)))
             continue
-        held = made.known.resident
+        held = made.context.resident
         assert held is not None  # plan() adds it up
         seconds = steps * (made.step_seconds + made.recompute_seconds)
         samples = target_batch or size

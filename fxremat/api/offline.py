@@ -25,7 +25,7 @@ from fxremat.planning.planner import Planner, planner_of
 from fxremat.planning.select import decide
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 
 __all__ = ["frontier", "plan"]
 
@@ -56,12 +56,12 @@ def plan(
             beside parameters, optimizer state and the like. Give this or ``budget``.
         device: name of a device profile such as "h100", a profile, or None for this machine.
         optimizer: its class, its name in ``torch.optim``, or a callable that takes the list of
-            parameters and returns one; see :class:`fxremat.problem.provenance.Resident`.
+            parameters and returns one; see :class:`fxremat.problem.context.Resident`.
         accumulates: gradients of earlier steps are there while the step runs.
         options: the others of :class:`fxremat.options.Options`.
 
     Returns:
-        The plan; ``plan.detail.resident`` has what the step holds besides.
+        The plan; ``plan.context.resident`` has what the step holds besides.
 
     Raises:
         OptionError: for an unknown option, device or optimizer.
@@ -73,7 +73,7 @@ def plan(
         >>> with torch.device("meta"):
         ...     model, batch = torch.nn.Linear(4096, 4096), torch.randn(8, 4096)
         >>> found = fxremat.plan(model, batch, device="h100", optimizer="SGD", inner="eager")
-        >>> found.predicted_peak, found.detail.resident.parameters
+        >>> found.predicted_peak, found.context.resident.parameters
         (67256320, 67125248)
     """
     if budget is not None and memory is not None:
@@ -81,7 +81,7 @@ def plan(
     chosen = Options.parse(budget, **{**options, "device": device})
     ready = _ready(model, args, kwargs, chosen, device, optimizer, accumulates)
     if memory is not None:
-        budget = Budget(nbytes=_left(memory, ready.detail))
+        budget = Budget(nbytes=_left(memory, ready.context))
         ready = replace(ready, options=replace(chosen, budget=budget))
     return decide(ready)
 
@@ -99,7 +99,7 @@ def frontier(
     """The trade-off of peak against time of a training step, without running it.
 
     Args:
-        model: as for :func:`plan`, and so are the others; or a plan with its detail, alone, for
+        model: as for :func:`plan`, and so are the others; or a plan with its context, alone, for
             the curve of its graph.
         args: see there.
         kwargs: see there.
@@ -112,7 +112,7 @@ def frontier(
         Plans by falling peak and rising time, and beside them what people do by hand.
 
     Raises:
-        OptionError: for an unknown option, device or optimizer, or a plan without its detail.
+        OptionError: for an unknown option, device or optimizer, or a plan without its context.
         GraphError: if the step cannot be traced as one graph.
     """
     if isinstance(model, Plan):
@@ -159,10 +159,10 @@ def _ready(
     joint, outputs = trace_joint(model, given, kwargs, decompositions=fused, joint_passes=fused)
     here = external_workspaces if fused else workspace.measure
     ready = prepare(joint, outputs, options, here if profile is None else estimated_workspaces)
-    return replace(ready, detail=replace(ready.detail, resident=held))
+    return replace(ready, context=replace(ready.context, resident=held))
 
 
-def _left(memory: object, detail: Detail) -> int:
+def _left(memory: object, context: Context) -> int:
     """What a limit on all memory leaves for the peak of the plan."""
     try:
         limit = Budget.parse(memory).nbytes
@@ -170,7 +170,7 @@ def _left(memory: object, detail: Detail) -> int:
         limit = None
     if limit is None:
         raise BudgetError(f"memory={memory!r}: not a number of bytes; write one such as '80GiB'")
-    held = detail.resident
+    held = context.resident
     assert held is not None
     if held.total(0) >= limit:
         raise BudgetError(

@@ -240,7 +240,7 @@ def _explained(explainer: Explainer, name: str | None) -> dict[str, Any]:
             for i in explainer.at_peak()
         ]
         return {"peak": explainer.limit, "largest": top, "worth": worth}
-    decision, origin = explainer.decisions[name], explainer.detail.origin(name)
+    decision, origin = explainer.decisions[name], explainer.context.origin(name)
     return {
         **{n: getattr(decision, n) for n in ("name", "nbytes", "choice", "runs", "reason")},
         "rebuild": decision.rebuild,

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fxremat.base.errors import OptionError
 from fxremat.costs.tensor_meta import storage_bytes
-from fxremat.problem.provenance import Resident
+from fxremat.problem.context import Resident
 from passes.torch_internals import StorageWeakRef, storage_key
 
 __all__ = ["Optimizer", "resident"]

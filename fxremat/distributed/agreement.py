@@ -125,7 +125,7 @@ class FirstWriter(_Shared):
 
 
 def _text(plan: Plan) -> str:
-    return replace(plan, detail=None).to_json()
+    return replace(plan, context=None).to_json()
 
 
 def _failure(error: Exception) -> str:
@@ -146,7 +146,7 @@ def _plan(said: bytes) -> Plan:
 
 def _taken(ready: Prepared, plan: Plan, held: int) -> Plan:
     """A plan of another rank for the graph of this one, held to the budget of this one."""
-    mine, ops = planner_of(ready), ready.detail.op_index
+    mine, ops = planner_of(ready), ready.context.op_index
     if not ops.keys() >= {*plan.forward, *plan.backward_schedule}:
         raise RankError(
             f"the joint graphs of the ranks differ ({mine.graph} and {plan.graph}), though they "

@@ -23,7 +23,7 @@ from fxremat.frontend.fusion import SHARE, fused_values
 from fxremat.frontend.regions import regions_of, within
 from fxremat.frontend.sources import origins_of
 from fxremat.options import Options
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.problem.types import Problem
 from passes.analysis.joint import JointGraph, Role, check_graph
 from passes.cleanup.clean import clean
@@ -65,7 +65,7 @@ class Prepared:
 
     Attributes:
         joint: the cleaned graph.
-        detail: the problem that it poses, and where its ops come from.
+        context: the problem that it poses, and where its ops come from.
         workspaces: bytes that ops hold while they run, by signature.
         options: what was asked for.
         clock: seconds that each stage took.
@@ -74,7 +74,7 @@ class Prepared:
     """
 
     joint: JointGraph
-    detail: Detail
+    context: Context
     workspaces: dict[str, int]
     options: Options
     clock: Clock
@@ -124,14 +124,14 @@ def prepare(
         regions = regions_of(joint, options.regions)
         loops = _within_loops(sizing, fused, options)
         problem = within(formulate(joint, loops, pins, fused), regions)
-        detail = Detail(problem, origins_of(joint), profile.name, _name(options), pins.weights)
+        context = Context(problem, origins_of(joint), profile.name, _name(options), pins.weights)
     _warn_of_guesses(joint)
     if isinstance(options.policy, tuple):
         warn_of_unmatched(joint, "policy", [p for p, _ in options.policy], names)
     warn_of_unmatched(joint, "regions", [p for p, _ in options.regions], module_paths)
     held = {key: m.workspace for key, m in seen.items()}
     unfused = partial(formulate, joint, sizing, pins)
-    return Prepared(joint, detail, held, options, clock, unfused)
+    return Prepared(joint, context, held, options, clock, unfused)
 
 
 def _name(options: Options) -> str:

@@ -129,8 +129,8 @@ def _op(
         workspace=0 if support else spare + sizing.workspace(node),
         phase=joint.phases[node.name],
         fixed=_fixed(joint, node, pins),
-        again=tuple(index[s] for s in _again(joint, node)),
-        again_workspace=_held_meanwhile(joint, node, sizing),
+        replay_inputs=tuple(index[s] for s in _again(joint, node)),
+        replay_workspace=_held_meanwhile(joint, node, sizing),
     )
 
 

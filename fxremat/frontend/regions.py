@@ -128,7 +128,7 @@ class _Cuts:
         self._cutter = Cutter(problem)
         self._whole = sum(op.seconds for op in problem.ops) + 1e-9
         self._recompute = tuple(
-            0.0 if op.phase is Phase.DEFERRABLE and i in problem.needed else op.seconds
+            0.0 if op.phase is Phase.DEFERRABLE and i in problem.required else op.seconds
             for i, op in enumerate(problem.ops)
         )
 

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from torch import fx
 
 from fxremat.constraints.user import module_path
-from fxremat.problem.provenance import Origin
+from fxremat.problem.context import Origin
 from passes.analysis.joint import JointGraph, Role
 from passes.printer import target_text, type_text
 

@@ -49,7 +49,7 @@ def dump_plan(
 
     Args:
         folder: where the new folder comes; made if it is not there.
-        plan: a plan with its detail.
+        plan: a plan with its context.
         forward: text of the forward's graph.
         backward: text of the backward's graph.
         joint: text of the joint graph.
@@ -59,9 +59,9 @@ def dump_plan(
         The new folder.
 
     Raises:
-        OptionError: if the folder cannot be written, or the plan has no detail.
+        OptionError: if the folder cannot be written, or the plan has no context.
     """
-    plan.known  # noqa: B018 (raises before anything is written)
+    plan.context  # noqa: B018 (raises before anything is written)
     parent = Path(folder)
     with _explained(parent):
         scratch = _scratch(parent)

@@ -1,6 +1,6 @@
 """Why each value is saved or recomputed, what the other choice would cost, what memory is worth.
 
-All of it is computed from a plan with its detail: neither torch nor the model is needed.
+All of it is computed from a plan with its context: neither torch nor the model is needed.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def explain(plan: Plan, name: str | None = None) -> str:
     """Why a value is saved or recomputed, and what it would take to do otherwise.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         name: a value or an op of the plan; None tells of the peak, of what is live there, and
             of what more memory would be worth. The graph is planned anew a few times.
 
     Raises:
-        OptionError: if the plan has no such value, or no detail.
+        OptionError: if the plan has no such value, or no context.
     """
     explainer = Explainer(plan)
     return explainer.summary() if name is None else explainer.about(name)
@@ -75,10 +75,10 @@ class Explainer(PlannedStep):
     """Answers questions about one plan, also of what else there could be.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
 
     @cached_property
@@ -97,12 +97,12 @@ class Explainer(PlannedStep):
         Raises:
             OptionError: if there is none; the nearest names are listed.
         """
-        if name in self.detail.value_index:
+        if name in self.context.value_index:
             return name
-        index = self.detail.op_index.get(name)
+        index = self.context.op_index.get(name)
         if index is not None and self.problem.ops[index].outputs:
             return self.problem.values[self.problem.ops[index].outputs[0]].name
-        known = list({**self.detail.value_index, **self.detail.op_index})
+        known = list({**self.context.value_index, **self.context.op_index})
         near = [n for n in difflib.get_close_matches(name, known, n=4, cutoff=0.5) if n != name]
         hint = f"; near it are {', '.join(near[:3])}" if near else ""
         raise OptionError(
@@ -118,7 +118,7 @@ class Explainer(PlannedStep):
         decision = self.decisions[self.find(name)]
         if decision.choice not in (Choice.SAVED, Choice.RECOMPUTED):
             return None
-        problem, index = self.detail.priced, self.detail.value_index[decision.name]
+        problem, index = self.context.priced, self.context.value_index[decision.name]
         maker, values, ops = problem.producer[index], list(problem.values), list(problem.ops)
         if decision.choice is Choice.SAVED:
             other, fixed = Choice.RECOMPUTED, ops[maker].fixed
@@ -142,7 +142,7 @@ class Explainer(PlannedStep):
     @cached_property
     def _own_seconds(self) -> float:
         """Recompute time of the plan, as the solver sees it."""
-        return replay(self.detail.priced, self.schedule).recompute_seconds
+        return replay(self.context.priced, self.schedule).recompute_seconds
 
     @property
     def _change(self) -> int:
@@ -184,9 +184,9 @@ class Explainer(PlannedStep):
             OptionError: if the plan has no such value.
         """
         decision = self.decisions[self.find(name)]
-        made = self.problem.producer[self.detail.value_index[decision.name]]
+        made = self.problem.producer[self.context.value_index[decision.name]]
         op = self.problem.ops[made].name if made >= 0 else decision.name
-        origin = self.detail.origin(decision.name)
+        origin = self.context.origin(decision.name)
         size = f", {format_bytes(decision.nbytes)}" if decision.nbytes else ""
         lines = [
             f"{decision.name}: {decision.choice}{size}",
@@ -247,7 +247,7 @@ class Explainer(PlannedStep):
 
     def _live(self, one: Interval) -> str:
         name = self.problem.values[one.value].name
-        decision, origin = self.decisions[name], self.detail.origin(name)
+        decision, origin = self.decisions[name], self.context.origin(name)
         where = f" in {origin.module}" if origin.module else ""
         rebuilt = one.holding in (Holding.SAVED, Holding.RECOMPUTED) and decision.rebuild
         cost = f", {format_seconds(decision.rebuild_seconds)} to make again" if rebuilt else ""

@@ -14,7 +14,7 @@ from fxremat.base.budget import format_bytes
 from fxremat.base.units import count, format_seconds
 from fxremat.plans.plan import Plan
 from fxremat.problem.liveness import Occupancy, occupancy
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.problem.replay import copies
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.seeds.cuts import baseline
@@ -70,26 +70,26 @@ class PlannedStep:
     """A step as a plan runs it; ops and values are told by their index in the problem.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.detail: Detail = plan.known
-        self.problem: Problem = self.detail.problem
+        self.context: Context = plan.context
+        self.problem: Problem = self.context.problem
 
     @cached_property
     def forward(self) -> tuple[int, ...]:
         """The forward's ops, in order."""
-        return tuple(self.detail.op_index[name] for name in self.plan.forward)
+        return tuple(self.context.op_index[name] for name in self.plan.forward)
 
     @cached_property
     def schedule(self) -> tuple[int, ...]:
         """The backward's ops, in order."""
-        return tuple(self.detail.op_index[name] for name in self.plan.backward_schedule)
+        return tuple(self.context.op_index[name] for name in self.plan.backward_schedule)
 
     @cached_property
     def in_forward(self) -> frozenset[int]:
@@ -104,7 +104,7 @@ class PlannedStep:
     @cached_property
     def runs(self) -> dict[int, int]:
         """How often ops run beyond what every plan must do."""
-        return {self.detail.op_index[name]: n for name, n in self.plan.repeats.items()}
+        return {self.context.op_index[name]: n for name, n in self.plan.repeats.items()}
 
     @cached_property
     def occupancy(self) -> Occupancy:
@@ -156,7 +156,7 @@ class PlannedStep:
     @cached_property
     def _kept(self) -> frozenset[int]:
         """What the backward can read without running anything."""
-        saved = {self.detail.value_index[v.name] for v in self.plan.saved}
+        saved = {self.context.value_index[v.name] for v in self.plan.saved}
         known = enumerate(self.problem.values)
         return frozenset(
             saved | {i for i, v in known if v.is_output or v.kind is not Kind.COMPUTED}

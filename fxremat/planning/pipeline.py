@@ -96,4 +96,4 @@ def plan_joint(
     texts = None
     if options.dump is not None:
         texts = Texts(*map(render, (ready.joint.module, halves.forward, halves.backward)))
-    return Planned(plan, ready.detail.problem, halves, ready.workspaces, ready.clock.timings, texts)
+    return Planned(plan, ready.context.problem, halves, ready.workspaces, ready.clock.timings, texts)

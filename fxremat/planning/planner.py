@@ -15,7 +15,7 @@ from fxremat.planning.strategies import COMPARED, strategy
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan, SavedValue
 from fxremat.problem.fused_values import fresh
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Phase, Problem
 from fxremat.solver.pareto import Point
@@ -28,16 +28,16 @@ class Planner:
     """Makes plans of one graph.
 
     Args:
-        detail: the problem and where it comes from.
+        context: the problem and where it comes from.
         graph: fingerprint of the joint graph.
         effort: rounds of search, see :class:`fxremat.options.Options`.
         time_limit: seconds for all searches together, or None.
     """
 
     def __init__(
-        self, detail: Detail, graph: str, effort: float = 1.0, time_limit: float | None = None
+        self, context: Context, graph: str, effort: float = 1.0, time_limit: float | None = None
     ) -> None:
-        self.detail = detail
+        self.context = context
         self.graph = graph
         self._effort = effort
         self._time_limit = time_limit
@@ -47,19 +47,19 @@ class Planner:
         """The planner of a plan's graph.
 
         Raises:
-            OptionError: if the plan has no detail.
+            OptionError: if the plan has no context.
         """
-        return cls(plan.known, plan.graph)
+        return cls(plan.context, plan.graph)
 
     @cached_property
     def solver(self) -> PeakSolver:
         """The solver, which sees what the user prefers in the times of ops."""
-        return PeakSolver(self.detail.priced, self._effort, self._time_limit)
+        return PeakSolver(self.context.priced, self._effort, self._time_limit)
 
     @cached_property
     def judge(self) -> PeakSolver:
         """What bounds are taken from: real seconds, whatever the user prefers."""
-        return PeakSolver(self.detail.problem) if self.detail.weights else self.solver
+        return PeakSolver(self.context.problem) if self.context.weights else self.solver
 
     def plan(self, point: Point, limit: int | None, *, complete: bool | None = None) -> Plan:
         """The plan of a schedule.
@@ -69,7 +69,7 @@ class Planner:
             limit: bytes that the plan was made for, or None.
             complete: no time limit stopped the search; the solver knows by default.
         """
-        problem = self.detail.problem
+        problem = self.context.problem
         schedule = fresh(problem, point.schedule)
         timeline = replay(problem, schedule)
         names = [op.name for op in problem.ops]
@@ -90,7 +90,7 @@ class Planner:
             backward_schedule=tuple(names[o] for o in schedule),
             recomputed=tuple(names[o] for o in _again(problem, schedule, timeline.hoisted)),
             complete=not self.solver.timed_out if complete is None else complete,
-            detail=self.detail,
+            context=self.context,
         )
 
     def frontier(self) -> Frontier:
@@ -103,7 +103,7 @@ class Planner:
         found: dict[str, Plan] = {}
         for label, (name, k) in COMPARED.items():
             try:
-                found[label] = self.plan(strategy(self.detail, name, k), None)
+                found[label] = self.plan(strategy(self.context, name, k), None)
             except OptionError:  # no blocks
                 continue
         return found
@@ -111,17 +111,17 @@ class Planner:
 
 def planner_of(ready: Prepared) -> Planner:
     """What makes plans of a prepared graph."""
-    return _planner(ready, ready.detail)
+    return _planner(ready, ready.context)
 
 
 def reader_of(ready: Prepared) -> Planner:
     """What reads plans made elsewhere of a prepared graph, whatever was fused or left out there."""
-    return _planner(ready, replace(ready.detail, problem=ready.unfused()))
+    return _planner(ready, replace(ready.context, problem=ready.unfused()))
 
 
-def _planner(ready: Prepared, detail: Detail) -> Planner:
+def _planner(ready: Prepared, context: Context) -> Planner:
     options = ready.options
-    return Planner(detail, fingerprint(ready.joint), options.effort, options.time_limit)
+    return Planner(context, fingerprint(ready.joint), options.effort, options.time_limit)
 
 
 def _again(problem: Problem, schedule: Sequence[int], hoisted: Sequence[int]) -> list[int]:

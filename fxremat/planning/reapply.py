@@ -22,8 +22,8 @@ def recall(planner: Planner, plans: Sequence[Plan]) -> Plan:
     found = next((p for p in plans if p.graph == planner.graph), None)
     if found is None:
         raise _foreign(planner, plans)
-    ops = planner.detail.op_index
-    point = Point.of(planner.detail.problem, [ops[name] for name in found.backward_schedule])
+    ops = planner.context.op_index
+    point = Point.of(planner.context.problem, [ops[name] for name in found.backward_schedule])
     return replace(
         planner.plan(point, found.budget), reserved=found.reserved, complete=found.complete
     )
@@ -31,11 +31,11 @@ def recall(planner: Planner, plans: Sequence[Plan]) -> Plan:
 
 def _foreign(planner: Planner, plans: Sequence[Plan]) -> RewriteError:
     """What tells the graph from that of the plan which is most like it."""
-    mine = [op.name for op in planner.detail.problem.ops]
+    mine = [op.name for op in planner.context.problem.ops]
     nearest = max(plans, key=lambda p: len({*p.forward, *p.backward_schedule}.intersection(mine)))
     named = {*nearest.forward, *nearest.backward_schedule}
     gone = next((n for n in (*nearest.forward, *nearest.backward_schedule) if n not in mine), None)
-    late = {op.name for op in planner.detail.problem.ops if not op.outputs}
+    late = {op.name for op in planner.context.problem.ops if not op.outputs}
     new = next((n for n in mine if n not in named | late), None)
     if gone is not None:
         what, node = f"the plan runs {gone}, which the graph lacks", gone

@@ -54,9 +54,9 @@ def decide(ready: Prepared, feedback: Feedback = NO_FEEDBACK, held: int = 0) -> 
 
 def _by_hand(planner: Planner, options: Options) -> Point:
     if options.strategy != "auto":
-        return strategy(planner.detail, str(options.strategy), options.k)
+        return strategy(planner.context, str(options.strategy), options.k)
     points = sorted(planner.solver.frontier(), key=lambda p: -p.peak)
-    step = planner.detail.problem.step_seconds
+    step = planner.context.problem.step_seconds
     return points[knee([(p.peak, p.seconds) for p in points], step)]
 
 

@@ -26,7 +26,7 @@ from typing import get_args
 
 from fxremat.base.errors import OptionError
 from fxremat.options import ByHand
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 from fxremat.problem.types import Kind, Phase, Problem
 from fxremat.solver.pareto import Point
 from fxremat.solver.seeds.cuts import baseline, just_in_time
@@ -47,26 +47,26 @@ _KEPT = re.compile(
 )
 
 
-def strategy(detail: Detail, name: str, k: int = 1) -> Point:
+def strategy(context: Context, name: str, k: int = 1) -> Point:
     """The schedule of a strategy.
 
     Args:
-        detail: the problem, with the modules that its ops come from.
+        context: the problem, with the modules that its ops come from.
         name: one of :data:`NAMES`.
         k: for ``every``, how many blocks make one stretch, at least 1.
 
     Raises:
         OptionError: for an unknown name, or where no blocks are found.
     """
-    problem = detail.problem
+    problem = context.problem
     if name not in NAMES:
         raise OptionError(f"strategy={name!r}: not one of {', '.join(map(repr, NAMES))}")
     if name == "none":
         return Point.of(problem, baseline(problem))
     if name == "selective":
-        dropped = _dropped_by_op(detail)
+        dropped = _dropped_by_op(context)
     else:
-        found = blocks(detail)
+        found = blocks(context)
         if not found:
             raise OptionError(
                 f"strategy={name!r}: no blocks were found; it needs a list of modules in "
@@ -78,20 +78,20 @@ def strategy(detail: Detail, name: str, k: int = 1) -> Point:
     return Point.of(problem, _schedule(problem, dropped))
 
 
-def blocks(detail: Detail) -> dict[int, int]:
+def blocks(context: Context) -> dict[int, int]:
     """The number of the block that each forward op belongs to; ops outside of blocks are left out.
 
     Of all lists of modules the one whose members do most of the work is taken; of those that do
     the same, the one with most members.
     """
-    problem = detail.problem
+    problem = context.problem
     work: Counter[str] = Counter()
     members: dict[str, set[int]] = {}
     for index in problem.forward:
         op = problem.ops[index]
         if op.phase is not Phase.FORWARD:
             continue
-        for parent, number in _lists(detail.origin(op.name).module):
+        for parent, number in _lists(context.origin(op.name).module):
             work[parent] += round(op.seconds * 1e12)
             members.setdefault(parent, set()).add(number)
     several = {parent: n for parent, n in work.items() if len(members[parent]) > 1}
@@ -101,7 +101,7 @@ def blocks(detail: Detail) -> dict[int, int]:
     order = {number: place for place, number in enumerate(sorted(members[chosen]))}
     found: dict[int, int] = {}
     for index in problem.forward:
-        for parent, number in _lists(detail.origin(problem.ops[index].name).module):
+        for parent, number in _lists(context.origin(problem.ops[index].name).module):
             if parent == chosen:
                 found[index] = order[number]
     return found
@@ -113,13 +113,13 @@ def _lists(path: str) -> list[tuple[str, int]]:
     return [(".".join(parts[:i]), int(p)) for i, p in enumerate(parts) if p.isdigit()]
 
 
-def _dropped_by_op(detail: Detail) -> set[int]:
+def _dropped_by_op(context: Context) -> set[int]:
     """Values of ops that are not worth keeping."""
-    problem = detail.problem
+    problem = context.problem
     return {
         value
         for op in problem.ops
-        if op.phase is Phase.FORWARD and not _KEPT.match(detail.origin(op.name).op)
+        if op.phase is Phase.FORWARD and not _KEPT.match(context.origin(op.name).op)
         for value in op.outputs
     }
 

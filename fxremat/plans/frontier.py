@@ -10,7 +10,7 @@ from typing import Any
 from fxremat.plans.notebook import table
 from fxremat.plans.plan import Plan
 from fxremat.plans.words import words
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 
 __all__ = ["Frontier", "knee"]
 
@@ -50,12 +50,12 @@ class Frontier(Sequence[Plan]):
 
     def to_json(self) -> str:
         """The frontier as JSON text; :meth:`from_json` reads it back."""
-        detail = self.plans[0].detail
+        context = self.plans[0].context
         data = {
             "format": FORMAT,
             "frontier": [p.to_data() for p in self.plans],
             "strategies": {name: p.to_data() for name, p in self.strategies.items()},
-            "detail": None if detail is None else detail.to_data(),
+            "context": None if context is None else context.to_data(),
         }
         return json.dumps(data, separators=(",", ":"))
 
@@ -77,10 +77,10 @@ class Frontier(Sequence[Plan]):
         """
         if not isinstance(data, dict) or data.get("format") != FORMAT or "frontier" not in data:
             raise ValueError(f"not a frontier of format {FORMAT}; write it again with to_json()")
-        detail = None if data["detail"] is None else Detail.from_data(data["detail"])
+        context = None if data["context"] is None else Context.from_data(data["context"])
 
         def plan(one: object) -> Plan:
-            return replace(Plan.from_data(one), detail=detail)
+            return replace(Plan.from_data(one), context=context)
 
         plans = tuple(plan(one) for one in data["frontier"])
         return cls(plans, {name: plan(one) for name, one in data["strategies"].items()})

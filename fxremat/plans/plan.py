@@ -18,7 +18,7 @@ from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
 from fxremat.plans.notebook import lines_as_table
 from fxremat.plans.words import words
-from fxremat.problem.provenance import Detail
+from fxremat.problem.context import Context
 
 __all__ = ["Plan", "SavedValue"]
 
@@ -74,7 +74,7 @@ class Plan:
         reserved: bytes that other graphs held for their backward when this one was planned; a
             budget for the step has been lowered by them.
         complete: False if a time limit stopped the search.
-        detail: the problem that it solves and where its ops come from; not compared.
+        context: the problem that it solves and where its ops come from; not compared.
     """
 
     graph: str
@@ -92,7 +92,7 @@ class Plan:
     recomputed: tuple[str, ...]
     reserved: int = 0
     complete: bool = True
-    detail: Detail | None = field(default=None, compare=False, repr=False)
+    context: Context | None = field(default=None, compare=False, repr=False)
 
     @property
     def saved_bytes(self) -> int:
@@ -118,27 +118,27 @@ class Plan:
         return dict(Counter(self.recomputed))
 
     @property
-    def known(self) -> Detail:
-        """The detail.
+    def known(self) -> Context:
+        """The context.
 
         Raises:
             OptionError: if the plan has none.
         """
-        if self.detail is None:
+        if self.context is None:
             raise OptionError(
-                "the plan holds no detail (Plan.detail is None), so it cannot be explained or "
+                "the plan holds no context (Plan.context is None), so it cannot be explained or "
                 "drawn; take one from backend.plans, fxremat.plan() or a file written of these"
             )
-        return self.detail
+        return self.context
 
     def to_data(self) -> dict[str, Any]:
-        """The plan without its detail as what JSON can hold; :meth:`from_data` reads it back."""
-        data = {"format": FORMAT, **asdict(replace(self, detail=None))}
+        """The plan without its context as what JSON can hold; :meth:`from_data` reads it back."""
+        data = {"format": FORMAT, **asdict(replace(self, context=None))}
         return data
 
     @classmethod
     def from_data(cls, data: Any) -> Plan:
-        """Read what :meth:`to_data` made, with or without a detail.
+        """Read what :meth:`to_data` made, with or without a context.
 
         Raises:
             ValueError: if it is not a plan or comes from another format.
@@ -154,8 +154,8 @@ class Plan:
         if set(given) != names:
             odd = ", ".join(sorted(set(given) ^ names))
             raise ValueError(f"not a plan: fields missing or unknown: {odd}")
-        if given["detail"] is not None:
-            given["detail"] = Detail.from_data(given["detail"])
+        if given["context"] is not None:
+            given["context"] = Context.from_data(given["context"])
         for name, (kinds, what) in KINDS.items():
             if type(given[name]) not in kinds:
                 raise ValueError(f"not a plan: {name} is {given[name]!r}, not {what}")
@@ -170,11 +170,11 @@ class Plan:
     def to_json(self) -> str:
         """The plan as JSON text, the same for the same plan; :meth:`from_json` reads it back."""
         data = self.to_data()
-        del data["detail"]
-        detail = None if self.detail is None else self.detail.to_data()
-        # The plan is for readers too; its long detail goes on one line.
+        del data["context"]
+        context = None if self.context is None else self.context.to_data()
+        # The plan is for readers too; its long context goes on one line.
         shown = json.dumps(data, indent=1).removesuffix("\n}")
-        return f'{shown},\n "detail": {json.dumps(detail, separators=(",", ":"))}\n}}'
+        return f'{shown},\n "context": {json.dumps(context, separators=(",", ":"))}\n}}'
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -228,7 +228,7 @@ class Plan:
             *(f"            {format_bytes(v.nbytes):>12}  {v.name}" for v in top if v.nbytes),
             f"recomputed  {said.recomputed}",
         ]
-        resident = None if self.detail is None else self.detail.resident
+        resident = None if self.context is None else self.context.resident
         if resident is not None:
             lines.append(f"besides     {resident}")
             total, before = (resident.total(p) for p in (self.predicted_peak, self.baseline_peak))

@@ -99,7 +99,7 @@ def occupancy(problem: Problem, schedule: Sequence[int]) -> Occupancy:
     for value, known in enumerate(problem.values):
         if known.kind is Kind.TANGENT and count > begin:
             found.append(_interval(problem, value, begin, count - 1, Holding.TANGENT))
-    again = [problem.ops[o].workspace + problem.ops[o].again_workspace for o in schedule]
+    again = [problem.ops[o].workspace + problem.ops[o].replay_workspace for o in schedule]
     return Occupancy(
         ops=ops,
         boundary=begin,
@@ -138,4 +138,4 @@ def _made_late(problem: Problem, value: int, returned: set[int]) -> Holding:
     phase = problem.ops[op].phase
     if phase is Phase.BACKWARD:
         return Holding.GRADIENT if value in returned else Holding.TEMPORARY
-    return Holding.TEMPORARY if op in problem.needed else Holding.RECOMPUTED
+    return Holding.TEMPORARY if op in problem.required else Holding.RECOMPUTED

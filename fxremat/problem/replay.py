@@ -77,7 +77,7 @@ def copies(problem: Problem, schedule: Sequence[int]) -> list[Copy]:
 
     for position, index in enumerate(schedule):
         op = problem.ops[index]
-        for value in (*op.inputs, *op.again):
+        for value in (*op.inputs, *op.replay_inputs):
             if value not in start:
                 start[value], uses[value] = -1, []
             uses[value].append(position)
@@ -134,7 +134,7 @@ def replay(problem: Problem, schedule: Sequence[int]) -> Timeline:
 def _extra(problem: Problem, runs: Sequence[int]) -> dict[int, int]:
     """How often each op runs beyond what every plan must run."""
     count = Counter(o for o in runs if problem.ops[o].phase is not Phase.BACKWARD)
-    return {o: n - (o in problem.needed) for o, n in count.items()}
+    return {o: n - (o in problem.required) for o, n in count.items()}
 
 
 def _check(problem: Problem, schedule: Sequence[int]) -> None:
@@ -195,7 +195,7 @@ def _backward(problem: Problem, schedule: Sequence[int], found: list[Copy]) -> t
             delta[max(copy.start, 0)] += value.nbytes
             delta[copy.end + 1] -= value.nbytes
     ops = [problem.ops[o] for o in schedule]
-    return _running(delta, [o.workspace + o.again_workspace for o in ops])
+    return _running(delta, [o.workspace + o.replay_workspace for o in ops])
 
 
 def _running(delta: list[int], workspace: list[int]) -> tuple[int, ...]:

@@ -83,7 +83,7 @@ class Op:
         phase: where it runs when nothing is recomputed.
         fixed: why it may not be run again, or "".
         again: indices of further values that it reads when it runs again.
-        again_workspace: bytes that it holds on top of its workspace when it runs again.
+        replay_workspace: bytes that it holds on top of its workspace when it runs again.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Op:
     phase: Phase = Phase.FORWARD
     fixed: str = ""
     again: tuple[int, ...] = ()
-    again_workspace: int = 0
+    replay_workspace: int = 0
 
 
 @dataclass(frozen=True)
@@ -221,10 +221,10 @@ def _check(problem: Problem) -> None:
             op = problem.ops[index]
             if op.phase not in phases:
                 raise ValueError(f"{op.name}: a {op.phase} op may not stand in this order")
-            for value in (*op.inputs, *op.outputs, *op.again):
+            for value in (*op.inputs, *op.outputs, *op.replay_inputs):
                 if not 0 <= value < count:
                     raise ValueError(f"{op.name}: there is no value {value}, only {count} values")
-            for value in (*op.inputs, *op.again):
+            for value in (*op.inputs, *op.replay_inputs):
                 if not made[value]:
                     name = problem.values[value].name
                     raise ValueError(f"{op.name} reads {name} before any op has made it")

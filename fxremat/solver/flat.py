@@ -77,13 +77,13 @@ class Table:
         forward, born, last = _forward_base(problem)
         hoist = _hoists(problem, born, last)
         saving = [0 if v.is_output else v.nbytes for v in values]
-        reads = [tuple(v for v in (*o.inputs, *o.again) if tracked[v]) for o in ops]
+        reads = [tuple(v for v in (*o.inputs, *o.replay_inputs) if tracked[v]) for o in ops]
         return cls(
             problem=problem,
             reads=reads,
             makes=[tuple(v for v in o.outputs if tracked[v]) for o in ops],
             seconds=[o.seconds for o in ops],
-            workspace=[o.workspace + o.again_workspace for o in ops],
+            workspace=[o.workspace + o.replay_workspace for o in ops],
             is_backward=[o.phase is Phase.BACKWARD for o in ops],
             rerun=[o.phase in (Phase.FORWARD, Phase.DEFERRABLE) and not o.fixed for o in ops],
             producer=problem.producer,
@@ -100,7 +100,7 @@ class Table:
             forward=forward,
             born=born,
             last=last,
-            floor_seconds=sum(ops[o].seconds for o in problem.needed),
+            floor_seconds=sum(ops[o].seconds for o in problem.required),
             local=[
                 b + sum(saving[v] for v in reads[o])
                 for b, o in zip(at, problem.backward, strict=True)

@@ -9,7 +9,7 @@ def to_dot(plan: Plan) -> str:
     """The joint graph with the cut, as text for graphviz.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
     from fxremat.inspect.drawings import dot, graphs  # not needed to train
 

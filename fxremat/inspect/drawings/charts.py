@@ -82,12 +82,12 @@ def timeline_chart(
     The chart has the parameters ``axis``, "op" or "time", and ``cursor``, a place on that axis.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         step: what the plan runs, if that has been read off it already.
         by: whether bytes are stacked by why they are live, or by the module that makes them.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
     step = step or PlannedStep(plan)
     unit, scale = _unit(max(plan.baseline_peak, plan.predicted_peak))
@@ -178,7 +178,7 @@ def _by_kind() -> tuple[list[tuple[str, str]], Callable[[Interval], int]]:
 def _by_module(step: PlannedStep) -> tuple[list[tuple[str, str]], Callable[[Interval], int]]:
     """The same for modules; those of one kind, as layers.0.mlp and layers.1.mlp, are one group."""
     modules = [
-        re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", step.detail.origin(v.name).module) or "(no module)"
+        re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", step.context.origin(v.name).module) or "(no module)"
         for v in step.problem.values
     ]
     weight: Counter[str] = Counter()
@@ -214,7 +214,7 @@ def _rows(
             "t": shown[begin],
             "t2": shown[end],
             "op": name,
-            "module": step.detail.origin(name).module,
+            "module": step.context.origin(name).module,
             "half": "forward" if p < line.boundary else "backward",
             "live": format_bytes(line.levels[p]),
             "bytes": line.levels[p],

@@ -33,14 +33,14 @@ def flow_network(plan: Plan, step: Explainer | None = None) -> nx.DiGraph:
     the backward's sake (REPLAY_SUPPORT ops, hoisted ones), and when bytes are live.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         step: what has been read off the plan already.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
     step = step or Explainer(plan)
-    problem = step.detail.priced
+    problem = step.context.priced
     price, source = _price(step)
     priced = f"saving costs {format_seconds(price * 2**20)} a MiB: {source}"
     graph = nx.DiGraph(
@@ -84,7 +84,7 @@ def _price(step: Explainer) -> tuple[float, str]:
 def _prices(problem: Problem, price: float) -> Prices:
     """Seconds for ops, but for those that every plan runs in the backward; a price for bytes."""
     return Prices(
-        tuple(0.0 if i in problem.needed else op.seconds for i, op in enumerate(problem.ops)),
+        tuple(0.0 if i in problem.required else op.seconds for i, op in enumerate(problem.ops)),
         tuple(price * v.nbytes for v in problem.values),
     )
 
@@ -98,12 +98,12 @@ def _times(step: Explainer, arc: Arc, needed: frozenset[int]) -> int:
     """How often the plan pays for an arc."""
     kind, _, name = arc.head.partition(":")
     if arc.tail == "source" and kind == "op":
-        index = step.detail.op_index[name]
+        index = step.context.op_index[name]
         return step.runs.get(index, 0) or int(_deferred(step, index))
     if kind != "value":
         return 0
     found = needed if arc.tail == "source" else step.handed_on
-    return int(step.detail.value_index[name] in found)
+    return int(step.context.value_index[name] in found)
 
 
 def _arc(arc: Arc, times: int) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _charge(step: Explainer, arc: Arc) -> str:
     kind, _, name = arc.head.partition(":")
     if kind == "op":
         return f"run again: {price}"
-    value = step.problem.values[step.detail.value_index[name]]
+    value = step.problem.values[step.context.value_index[name]]
     if value.kind is Kind.INPUT and not value.unsaveable:
         return "there anyway"
     return f"save {format_bytes(value.nbytes)}: {price}"
@@ -139,12 +139,12 @@ def _charge(step: Explainer, arc: Arc) -> str:
 def _node(step: Explainer, node: str, needed: frozenset[int]) -> dict[str, Any]:
     kind, _, name = node.partition(":")
     if kind == "op":
-        index = step.detail.op_index[name]
+        index = step.context.op_index[name]
         again = index in step.runs or _deferred(step, index)
         drawn = op_kind(step, index) if again else "forward"
         drawn = "fixed" if step.problem.ops[index].fixed else drawn
         return op_node(step, index, drawn, side="sink" if again else "source")
-    index = step.detail.value_index[name]
+    index = step.context.value_index[name]
     side = "sink" if index in needed else "source"
     return value_node(step, index, _value_kind(step, index, index in needed), side=side)
 

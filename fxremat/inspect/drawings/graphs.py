@@ -34,11 +34,11 @@ def joint_graph(plan: Plan, step: PlannedStep | None = None) -> nx.DiGraph:
     backward, or an op that it runs again, reads the saved copy of a computed value there.
 
     Args:
-        plan: a plan with its detail.
+        plan: a plan with its context.
         step: what the plan runs, if that has been read off it already.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
     step = step or PlannedStep(plan)
     graph = _empty("joint", "Joint graph: what is saved, what is recomputed", plan)
@@ -78,7 +78,7 @@ def _joint_edges(graph: nx.DiGraph, step: PlannedStep, index: int, runs: Sequenc
     """Add what an op reads, one edge for each op that makes any of it."""
     op, producer = step.problem.ops[index], step.problem.producer
     head = f"op:{op.name}"
-    read = dict.fromkeys([*op.inputs, *(op.again if runs else ())])
+    read = dict.fromkeys([*op.inputs, *(op.replay_inputs if runs else ())])
     kinds = {value: _kind(step, value, runs) for value in read}
     order = ("saved", "held", "recomputed", "value", "given")
     by_maker = sorted(read, key=lambda v: (producer[v], order.index(kinds[v])))
@@ -157,7 +157,7 @@ def _join(graph: nx.DiGraph, step: PlannedStep, tail: str, head: str, value: int
         again = drawn["kind"] == "recomputed" and graph.name == "backward"
         kind = "recomputed" if again else "value"
     found = graph.edges[tail, head]["values"] if graph.has_edge(tail, head) else ()
-    values = [*(step.detail.value_index[v] for v in found), value]
+    values = [*(step.context.value_index[v] for v in found), value]
     graph.add_edge(tail, head, **_edge(step, values, kind))
 
 
@@ -299,7 +299,7 @@ def op_node(step: PlannedStep, index: int, kind: str = "", **more: Any) -> dict[
         "bytes": nbytes,
         "seconds": op.seconds,
         "runs": runs,
-        "module": step.detail.origin(op.name).module,
+        "module": step.context.origin(op.name).module,
         "facts": f"{format_bytes(nbytes)}, {time}",
         "tip": _tip(step, op.name, costs, again, _why(step, op)),
         **more,
@@ -320,7 +320,7 @@ def _reason(step: PlannedStep, value: int) -> str:
 def value_node(step: PlannedStep, index: int, kind: str = "", **more: Any) -> dict[str, Any]:
     """Attributes of a node that stands for a value."""
     value = step.problem.values[index]
-    origin = step.detail.origin(value.name)
+    origin = step.context.origin(value.name)
     computed, size = value.kind is Kind.COMPUTED, format_bytes(value.nbytes)
     plain = ("output" if value.is_output else "saved") if computed else str(value.kind)
     return {
@@ -339,7 +339,7 @@ def value_node(step: PlannedStep, index: int, kind: str = "", **more: Any) -> di
 
 def _tip(step: PlannedStep, name: str, *said: str) -> str:
     """All that is known of a node besides its label, in lines."""
-    origin = step.detail.origin(name)
+    origin = step.context.origin(name)
     lines = [
         f"{origin.op} -> {origin.shape}" if origin.shape else origin.op,
         f"in {origin.module}" if origin.module else "",

@@ -19,12 +19,12 @@ def write_report(plan: Plan, path: str | PathLike[str], frontier: Frontier | Non
     """Write a report: one HTML file that needs no network.
 
     Args:
-        plan: with its detail.
+        plan: with its context.
         path: of the file.
         frontier: drawn beside the plan, if given.
 
     Raises:
-        OptionError: if the plan has no detail, or the file cannot be written.
+        OptionError: if the plan has no context, or the file cannot be written.
     """
     write_text(path, to_html(plan, frontier))
 
@@ -40,14 +40,14 @@ def to_html(
     """The report of a plan as the text of an HTML file.
 
     Args:
-        plan: with its detail.
+        plan: with its context.
         frontier: of the same graph, to be drawn.
         title: of the page.
         worth: search for what a little more memory would be worth, which takes seconds.
         explainer: of that plan, if there is one already: it keeps what it has worked out.
 
     Raises:
-        OptionError: if the plan has no detail.
+        OptionError: if the plan has no context.
     """
     from fxremat.inspect.explain import Explainer
     from fxremat.inspect.reports.page import page  # needs libraries that training does not

@@ -70,7 +70,7 @@ def _sentence(plan: Plan) -> str:
 
 def _cards(explainer: Explainer) -> list[tuple[str, str, str]]:
     """Label, figure and note of each figure in the headline."""
-    plan, said, held = explainer.plan, words(explainer.plan), explainer.detail.resident
+    plan, said, held = explainer.plan, words(explainer.plan), explainer.context.resident
     step = format_seconds(plan.step_seconds)
     cards = [
         ("Predicted peak", said.peak, said.budget),
@@ -85,10 +85,10 @@ def _cards(explainer: Explainer) -> list[tuple[str, str, str]]:
 
 
 def _notes(explainer: Explainer, worth: bool) -> list[str]:
-    plan, detail = explainer.plan, explainer.detail
+    plan, context = explainer.plan, explainer.context
     how = {"eager": "run op by op", "inductor": "compiled by Inductor"}
-    inner = how.get(detail.inner, "compiled by a callable")
-    notes = [f"Costs of {detail.device or 'an unnamed device'}; {inner}; graph {plan.graph}."]
+    inner = how.get(context.inner, "compiled by a callable")
+    notes = [f"Costs of {context.device or 'an unnamed device'}; {inner}; graph {plan.graph}."]
     if explainer.limit != plan.predicted_peak:
         notes.append(
             f"The chart counts single ops and peaks at {format_bytes(explainer.limit)}; the "
@@ -113,7 +113,7 @@ def _peak(explainer: Explainer) -> list[dict[str, str]]:
                 "bytes": format_bytes(one.nbytes),
                 "name": name,
                 "holding": one.holding.value,
-                "module": explainer.detail.origin(name).module or "-",
+                "module": explainer.context.origin(name).module or "-",
                 "again": format_seconds(decision.rebuild_seconds) if decided else "-",
                 "why": decision.reason,
             }
@@ -157,10 +157,10 @@ class _Texts:
 
 def report_data(explainer: Explainer) -> dict[str, Any]:
     """What the script of the page needs, as columns, so that large plans make small files."""
-    problem, detail, line = explainer.problem, explainer.detail, explainer.occupancy
+    problem, context, line = explainer.problem, explainer.context, explainer.occupancy
     texts = _Texts()
     place = {holding: index for index, holding in enumerate(HOLDINGS)}
-    origins = {name: detail.origin(name) for name in (*detail.op_index, *detail.value_index)}
+    origins = {name: context.origin(name) for name in (*context.op_index, *context.value_index)}
     decisions = list(explainer.decisions.values())
     made = [origins[d.name] for d in decisions]
     data = {

@@ -89,7 +89,7 @@ def _dual(problem: Problem, at: Moment, limit: int) -> Dual:
     room = limit - at.base
     if room < 0:
         return Dual(math.inf, 0.0, at)
-    seconds = [0.0 if o in problem.needed else problem.ops[o].seconds for o in at.ops]
+    seconds = [0.0 if o in problem.required else problem.ops[o].seconds for o in at.ops]
     total, size = sum(seconds), sum(at.nbytes)
     if size <= room:
         return Dual(0.0)

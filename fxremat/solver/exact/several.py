@@ -47,7 +47,7 @@ class Several(Formulation):
                 self._retain(v, maker)
         for op, when in self._when.items():
             seconds = self.table.seconds[op] * scale
-            spare = ONE if op in self.problem.needed else ZERO
+            spare = ONE if op in self.problem.required else ZERO
             runs = total([*(self.run(op, k) for k in when), self.hoisted(op)])
             self.model.charge((runs - spare) * seconds)
 

@@ -41,7 +41,7 @@ class Single(Formulation):
             self._save(v)
         for op in self._when:
             seconds = self.table.seconds[op] * scale
-            spare = ONE if op in self.problem.needed else ZERO
+            spare = ONE if op in self.problem.required else ZERO
             self.model.charge((self._later[op][0] + self.hoisted(op) - spare) * seconds)
 
     def _add(self, op: int) -> None:

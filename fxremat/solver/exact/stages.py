@@ -63,7 +63,7 @@ class Stages:
 
     def _may(self, op: int) -> bool:
         if self.problem.ops[op].phase is Phase.DEFERRABLE:
-            return op in self.problem.needed
+            return op in self.problem.required
         return self.table.rerun[op] and not all(self.free[v] for v in self.table.makes[op])
 
     def _search(self, root: int, may: set[int]) -> list[int]:

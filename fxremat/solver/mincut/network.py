@@ -178,7 +178,7 @@ def slots(problem: Problem) -> tuple[Slot, ...]:
             found.append(Slot(SOURCE, node, never, why))
             continue
         found.append(Slot(SOURCE, node, index, f"{op.name}: recomputed"))
-        for value in (*op.inputs, *op.again):
+        for value in (*op.inputs, *op.replay_inputs):
             why = f"{op.name}: reads {problem.values[value].name} when recomputed"
             found.append(Slot(2 + count + value, node, never, why))
     for index in values:
@@ -232,7 +232,7 @@ def _reached(problem: Problem, needed: frozenset[int]) -> tuple[list[int], list[
         ops.add(producer)
         if not problem.ops[producer].fixed:
             op = problem.ops[producer]
-            fresh = {*op.inputs, *op.again} - values
+            fresh = {*op.inputs, *op.replay_inputs} - values
             values |= fresh
             stack.extend(fresh)
     return sorted(values), sorted(ops)

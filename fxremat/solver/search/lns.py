@@ -220,7 +220,7 @@ class Search:
         assert dual.moment is not None
         recompute = [0.0] * len(self.problem.ops)
         for op in dual.moment.ops:
-            if op not in self.problem.needed:
+            if op not in self.problem.required:
                 recompute[op] = self.table.seconds[op]
         prices = [dual.price * nbytes for nbytes in dual.moment.nbytes]
         return State(self.table, cut_at(self.problem, self.table, self.cutter, recompute, prices))

@@ -59,7 +59,7 @@ def cuts(problem: Problem, table: Table, cutter: Cutter) -> Iterator[list[int]]:
 def _prices(problem: Problem, table: Table, price: float, share: float) -> Prices:
     recompute = [
         0.0
-        if op in problem.needed
+        if op in problem.required
         else table.seconds[op] + share * price * sum(table.nbytes[v] for v in table.makes[op])
         for op in range(len(problem.ops))
     ]
@@ -102,7 +102,7 @@ def just_in_time(problem: Problem, saved: set[int]) -> list[int]:
             at, index = stack.pop()
             if at in done:
                 continue
-            inputs = (*problem.ops[at].inputs, *problem.ops[at].again)
+            inputs = (*problem.ops[at].inputs, *problem.ops[at].replay_inputs)
             while index < len(inputs) and not _missing(
                 problem, producer[inputs[index]], inputs[index], saved, done
             ):

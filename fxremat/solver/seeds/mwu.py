@@ -111,7 +111,7 @@ def _prices(
         again.append(float(table.nbytes[v] * live))
     recompute = [
         0.0
-        if problem.ops[op].phase is Phase.DEFERRABLE and op in problem.needed
+        if problem.ops[op].phase is Phase.DEFERRABLE and op in problem.required
         else table.seconds[op] + sum(again[v] for v in table.makes[op])
         for op in range(len(problem.ops))
     ]

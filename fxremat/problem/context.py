@@ -1,6 +1,6 @@
 """What a plan is about, as plain data: the problem that it solves, and where its ops come from.
 
-A plan alone names ops and values. With its detail it can be explained, drawn and planned anew
+A plan alone names ops and values. With its context it can be explained, drawn and planned anew
 from its file, without torch, the model or the machine that made it.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from fxremat.base.budget import format_bytes
 from fxremat.problem.types import Problem
 
-__all__ = ["Detail", "Origin", "Resident"]
+__all__ = ["Context", "Origin", "Resident"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Resident:
 
 
 @dataclass(frozen=True)
-class Detail:
+class Context:
     """What a plan is about.
 
     Attributes:
@@ -131,7 +131,7 @@ class Detail:
         return self.origins.get(name) or Origin("", "")
 
     def to_data(self) -> dict[str, Any]:
-        """The detail as what JSON can hold; :meth:`from_data` reads it back."""
+        """The context as what JSON can hold; :meth:`from_data` reads it back."""
         return {
             "problem": self.problem.to_data(),
             "origins": {name: list(asdict(o).values()) for name, o in self.origins.items()},
@@ -142,11 +142,11 @@ class Detail:
         }
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Detail:
+    def from_data(cls, data: Mapping[str, Any]) -> Context:
         """Read what :meth:`to_data` made.
 
         Raises:
-            ValueError: if it is not a detail.
+            ValueError: if it is not a context.
         """
         try:
             held = data["resident"]
@@ -159,4 +159,4 @@ class Detail:
                 resident=None if held is None else Resident(**held),
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not the detail of a plan: {error}") from error
+            raise ValueError(f"not the context of a plan: {error}") from error
