@@ -1,7 +1,7 @@
 """Make the pictures of the README: ``python docs/pictures.py`` in the root of the repository.
 
-It needs matplotlib, and for the picture of the report also chromium; without one that stays as it
-is. Times of ops are those of a named device, so that pictures do not depend on the machine.
+The picture of the report needs chromium; without it, that picture stays as it is. Times of ops are
+those of a named device, so that pictures do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -18,8 +18,13 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are no package that is installed
 import fxremat  # noqa: E402
 from benchmarks.zoo import chain, gpt  # noqa: E402
 from fxremat.base.files import write_text  # noqa: E402
-from fxremat.inspect.drawings.charts import frontier_chart, timeline_chart  # noqa: E402
-from fxremat.inspect.drawings.graphs import flow_network, joint_graph  # noqa: E402
+from fxremat.inspect.drawings.charts import (  # noqa: E402
+    frontier_chart,
+    save_chart,
+    timeline_chart,
+)
+from fxremat.inspect.drawings.flows import flow_network  # noqa: E402
+from fxremat.inspect.drawings.graphs import joint_graph  # noqa: E402
 from fxremat.inspect.drawings.svg import to_svg  # noqa: E402
 from fxremat.plans.frontier import Frontier  # noqa: E402
 from fxremat.plans.plan import Plan  # noqa: E402
@@ -35,8 +40,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     plan = fxremat.plan(*gpt(), budget=0.5, device=DEVICE, inner="eager", optimizer="AdamW")
     frontier = fxremat.frontier(plan)
-    timeline_chart(plan, FOLDER / "timeline.svg")
-    frontier_chart(frontier, FOLDER / "frontier.svg", plan)
+    save_chart(timeline_chart(plan), FOLDER / "timeline.svg")
+    save_chart(frontier_chart(frontier, plan), FOLDER / "frontier.svg")
     small = fxremat.plan(*gpt(layers=1), budget=0.7, device=DEVICE, inner="eager")
     write_text(FOLDER / "joint.svg", to_svg(joint_graph(small)))
     least = fxremat.plan(*chain(depth=4), budget=0.75, device=DEVICE, inner="eager")
@@ -61,6 +66,7 @@ def shoot(plan: Plan, frontier: Frontier) -> None:
             "--no-sandbox",
             "--disable-gpu",
             "--hide-scrollbars",
+            "--virtual-time-budget=10000",
             f"--user-data-dir={scratch}/profile",
             f"--window-size={WINDOW}",
             f"--screenshot={FOLDER / 'report.png'}",

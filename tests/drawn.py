@@ -7,6 +7,7 @@ from dataclasses import replace
 import networkx as nx
 
 from fxremat.inspect.drawings import graphs
+from fxremat.inspect.drawings.flows import flow_network
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
 from fxremat.problem.context import Context, Origin
@@ -15,7 +16,7 @@ from fxremat.solver.pareto import Point
 from fxremat.solver.seeds.cuts import just_in_time
 from tests.problems import chain
 
-ALL = [graphs.joint_graph, graphs.flow_network, graphs.forward_graph, graphs.backward_graph]
+ALL = [graphs.joint_graph, flow_network, graphs.forward_graph, graphs.backward_graph]
 NASTY = 'a"b\\n\\<&>]]>\x07\nλ'
 
 

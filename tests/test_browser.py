@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor, nn
 
 import fxremat
 from fxremat.base.budget import format_bytes
-from fxremat.inspect.decisions import Choice
 from fxremat.inspect.explain import Explainer
+from fxremat.inspect.step import Choice
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
 from tests.steps import curve, half
@@ -25,7 +23,7 @@ from tests.test_reports import hostile
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import Select  # noqa: E402
+from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
@@ -49,6 +47,29 @@ def browser() -> Iterator[Any]:
     made.quit()
 
 
+def drawn(page: Any) -> bool:
+    """Whether the charts are there: they are drawn after the page has loaded."""
+    boxes = page.find_elements("css selector", "div.chart:not(#drawing)")
+    return all(box.find_elements("css selector", "svg .role-mark") for box in boxes)
+
+
+def bars(page: Any) -> list[tuple[str, float, float, float, float]]:
+    """What the chart of memory stacks: name of the group, and edges, in units of the axes."""
+    script = """
+        const rows = [];
+        const walk = (item) => {
+          if (item.datum && item.datum.group && item.mark && item.mark.marktype === 'rect') {
+            const d = item.datum;
+            if (d.low !== undefined) rows.push([d.group, d.x, d.x2, d.low, d.high]);
+          }
+          (item.items || []).forEach(walk);
+        };
+        walk(document.querySelector('#memory-chart').view.scenegraph().root);
+        return rows;
+    """
+    return [tuple(row) for row in page.execute_script(script)]
+
+
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Open:
     """Opens the report of a plan; whatever the page logs or fetches is an error."""
@@ -58,6 +79,7 @@ def opened(browser: Any, tmp_path: Path) -> Open:
         fxremat.write_report(plan, path, frontier)
         browser.get_log("performance")
         browser.get(path.as_uri())
+        WebDriverWait(browser, 60).until(drawn)
         assert browser.get_log("browser") == []
         sent = [str(entry["message"]) for entry in browser.get_log("performance")]
         urls = {
@@ -73,69 +95,35 @@ def test_it_loads_and_draws(opened: Open) -> None:
     page = opened(half(), curve())
     assert page.find_element("id", "title").text == "fxremat plan"
     assert format_bytes(half().predicted_peak) in page.find_element("id", "cards").text
-    areas = page.find_elements("css selector", "#memory-svg polygon.area")
-    assert len(areas) >= 5
-    assert all(len(a.get_attribute("points").split()) >= 20 for a in areas)
-    assert len(page.find_element("id", "before").get_attribute("points").split()) > 20
-    assert len(page.find_elements("css selector", "#curve-svg circle.point")) == len(curve()) + 1
-    assert len(page.find_elements("css selector", "#curve-svg .strategy")) == len(
-        curve().strategies
-    )
-    assert len(page.find_elements("css selector", "#graph-svg path.band")) > 0
+    assert {group for group, *_ in bars(page)} >= {"saved", "recomputed", "gradients"}
+    texts = [t.text for t in page.find_elements("css selector", "#curve-chart svg text")]
+    assert {"selective", "by hand", "fxremat"} <= set(texts)
+    points = page.find_elements("css selector", "#curve-chart .mark-symbol.role-mark path")
+    assert len(points) >= len(curve()) + 2
+    assert len(page.find_elements("css selector", "#drawing path.e-saved")) > 0
     assert len(page.find_elements("css selector", "#peak-table tbody tr")) == 10
 
 
 def test_the_stack_is_as_high_as_the_peak(opened: Open) -> None:
-    """The highest point of the uppermost area stands where the axis has the peak."""
-    page = opened(half())
-    tops = page.execute_script(
-        "return [...document.querySelectorAll('#memory-svg polygon.area')].flatMap("
-        "a => a.getAttribute('points').split(' ').map(p => Number(p.split(',')[1])))"
+    highest = max(high for *_, high in bars(opened(half())))
+    assert highest * 1024 == half().predicted_peak
+
+
+def test_bars_stand_where_ops_run(opened: Open) -> None:
+    """Also in time: each is as wide as its op is long."""
+    line = Explainer(half()).occupancy
+    ops = Explainer(half()).problem.ops
+    times = [0.0, *itertools.accumulate(1e3 * ops[op].seconds for op in line.ops)]
+    spans = {(begin, end) for _, begin, end, *_ in bars(opened(half()))}
+    shown, known = (
+        list(itertools.chain(*some)) for some in (sorted(spans), itertools.pairwise(times))
     )
-    labels = page.execute_script(
-        "return [...document.querySelectorAll('#memory-svg line.grid')].map(l => "
-        "[Number(l.getAttribute('y1')), l.nextElementSibling.textContent])"
-    )
-    zero = next(y for y, name in labels if name == "0 B")
-    y, name = labels[-1]
-    number, unit = name.split()
-    size = float(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20}[unit]
-    highest = (zero - min(tops)) / (zero - y) * size
-    assert highest == pytest.approx(half().predicted_peak, rel=0.01)
-
-
-def test_what_is_live_changes_between_ops_only(opened: Open) -> None:
-    """Outlines are flat while an op runs; a slope would be narrower than a pixel."""
-
-    class Uneven(nn.Module):
-        """Short ops that hold much, each right before a long one that holds little."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList(nn.Linear(65536, 4096) for _ in range(4))
-
-        def forward(self, x: Tensor) -> Tensor:
-            total = x.new_zeros(())
-            for layer in self.layers:
-                total = total + x[:32].repeat(4, 1).sum() + layer(x).sum()
-            return total
-
-    with torch.device("meta"):
-        model, x = Uneven(), torch.empty(1024, 65536)
-    page = opened(fxremat.plan(model, x, device="h100", inner="eager"))
-    outlines = page.execute_script(
-        "return [...document.querySelectorAll('#before, #memory-svg polygon.area')].map("
-        "a => a.getAttribute('points').split(' ').map(p => p.split(',').map(Number)))"
-    )
-    for points in outlines:
-        edges = list(itertools.pairwise(points))
-        assert all(abs(b[0] - a[0]) <= 1.2 for a, b in edges if a[1] != b[1])
-        assert any(abs(b[0] - a[0]) > 10 for a, b in edges if a[1] == b[1])
+    assert shown == pytest.approx(known, rel=1e-4)
 
 
 def test_hovering_and_keys_tell_what_is_live(opened: Open) -> None:
     page = opened(half())
-    chart = page.find_element("id", "memory-svg")
+    chart = page.find_element("id", "memory-chart")
     instant = page.find_element("id", "instant")
     line = Explainer(half()).occupancy
     assert format_bytes(line.levels[line.peak_position]) in instant.text
@@ -154,14 +142,24 @@ def test_hovering_and_keys_tell_what_is_live(opened: Open) -> None:
 
 def test_the_chart_can_be_stacked_by_module_and_by_op(opened: Open) -> None:
     page = opened(half())
-    page.find_element("id", "by-module").click()
-    areas = page.find_elements("css selector", "#memory-svg polygon.area")
-    assert "layers.*.*" in [a.get_attribute("data-name") for a in areas]
-    before = areas[0].get_attribute("points")
-    page.find_element("id", "by-op").click()
-    after = page.find_elements("css selector", "#memory-svg polygon.area")[0]
-    assert after.get_attribute("points") != before
-    assert page.find_element("id", "by-op").get_attribute("aria-pressed") == "true"
+    page.find_element("css selector", "[data-by='module']").click()
+    WebDriverWait(page, 60).until(lambda p: "layers.*.*" in {group for group, *_ in bars(p)})
+    by_time = bars(page)
+    button = page.find_element("css selector", "[data-axis='op']")
+    button.click()
+    WebDriverWait(page, 60).until(lambda p: bars(p) and bars(p) != by_time)
+    count = len(Explainer(half()).occupancy.ops)
+    assert {(begin, end) for _, begin, end, *_ in bars(page)} == {(i, i + 1) for i in range(count)}
+    assert button.get_attribute("aria-pressed") == "true"
+
+
+def test_a_click_on_a_value_finds_it_in_the_table(opened: Open) -> None:
+    page = opened(half())
+    link = page.find_element("css selector", "#instant button.link")
+    name = link.text.split(" ")[0]
+    link.click()
+    assert name in names(page)
+    assert all(name in shown for shown in names(page))
 
 
 def names(page: Any) -> list[str]:
@@ -171,9 +169,9 @@ def names(page: Any) -> list[str]:
 
 def test_the_table_sorts_and_filters(opened: Open) -> None:
     page = opened(half())
-    verdicts = Explainer(half()).verdicts
-    decided = [v for v in verdicts.values() if v.choice in (Choice.SAVED, Choice.RECOMPUTED)]
-    order = {name: index for index, name in enumerate(verdicts)}
+    decisions = Explainer(half()).decisions
+    decided = [v for v in decisions.values() if v.choice in (Choice.SAVED, Choice.RECOMPUTED)]
+    order = {name: index for index, name in enumerate(decisions)}
     by_bytes = sorted(decided, key=lambda v: (-v.nbytes, order[v.name]))
     assert names(page) == [v.name for v in by_bytes][:100]
     page.find_element("css selector", "th button[data-column='name']").click()
@@ -188,13 +186,13 @@ def test_the_table_sorts_and_filters(opened: Open) -> None:
     origins = {n: known.origin(n) for n in recomputed}
     wanted = {n for n, o in origins.items() if "gelu" in o.op and o.module.startswith("layers.1")}
     assert set(names(page)) == wanted
-    assert page.find_element("id", "count").text.startswith(f"{len(wanted)} of {len(verdicts)}")
+    assert page.find_element("id", "count").text.startswith(f"{len(wanted)} of {len(decisions)}")
 
 
 def test_the_table_has_pages(opened: Open) -> None:
     page = opened(half())
     Select(page.find_element("id", "choice")).select_by_value("all")
-    count = len(Explainer(half()).verdicts)
+    count = len(Explainer(half()).decisions)
     assert count > 100
     first = names(page)
     page.find_element("id", "next").click()
@@ -207,32 +205,39 @@ def test_the_table_has_pages(opened: Open) -> None:
 
 def test_modules_open_close_zoom_and_move(opened: Open) -> None:
     page = opened(half())
-    graph = page.find_element("id", "graph-svg")
-    rows = int(graph.get_attribute("data-rows"))
-    page.find_element("css selector", "#graph-svg g.row[data-name='layers.0.1'] text").click()
-    opened_rows = int(graph.get_attribute("data-rows"))
-    assert opened_rows > rows
-    page.find_element("css selector", "#graph-svg g.row[data-name='layers.0.1'] text").click()
-    assert int(graph.get_attribute("data-rows")) == rows
-    view = graph.get_dom_attribute("viewBox")
+    stage = page.find_element("id", "drawing")
+
+    def drawing() -> Any:
+        return stage.find_element("tag name", "svg")
+
+    def boxes() -> int:
+        return len(stage.find_elements("css selector", "g.n"))
+
+    before = boxes()
+    page.find_element("css selector", "#drawing [data-module='layers.1.1'] text").click()
+    assert stage.get_attribute("data-path") == "layers.1.1"
+    assert "addmm_2" in [t.text for t in stage.find_elements("css selector", "g.n text")]
+    page.find_element("css selector", "#path [data-step='']").click()
+    assert boxes() == before
+    view = drawing().get_dom_attribute("viewBox")
     page.find_element("id", "zoom-in").click()
-    assert float(graph.get_dom_attribute("viewBox").split()[2]) < float(view.split()[2])
-    zoomed = graph.get_dom_attribute("viewBox")
-    ActionChains(page).click_and_hold(graph).move_by_offset(60, 30).release().perform()
-    assert graph.get_dom_attribute("viewBox") != zoomed
-    assert int(graph.get_attribute("data-rows")) == rows  # a drag opens nothing
+    zoomed = drawing().get_dom_attribute("viewBox")
+    assert float(zoomed.split()[2]) < float(view.split()[2])
+    ActionChains(page).click_and_hold(stage).move_by_offset(60, 30).release().perform()
+    assert drawing().get_dom_attribute("viewBox") != zoomed
+    assert stage.get_attribute("data-path") == ""  # a drag opens nothing
     page.find_element("id", "zoom-fit").click()
-    assert float(graph.get_dom_attribute("viewBox").split()[2]) >= 1200
+    assert drawing().get_dom_attribute("viewBox") == view
 
 
-def test_tips_tell_of_bands_and_plans(opened: Open) -> None:
+def test_tips_tell_of_plans(opened: Open) -> None:
     page = opened(half(), curve())
-    tip = page.find_element("id", "tip")
-    knee = page.find_element("css selector", "#curve-svg circle[data-name='knee']")
-    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", knee)
-    ActionChains(page).move_to_element(knee).perform()
+    points = page.find_elements("css selector", "#curve-chart .mark-symbol.role-mark path")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", points[0])
+    ActionChains(page).move_to_element(points[0]).perform()
+    tip = page.find_element("id", "vg-tooltip-element")
     assert tip.is_displayed()
-    assert format_bytes(curve().knee.predicted_peak) in tip.text
+    assert format_bytes(curve()[0].predicted_peak) in tip.text
 
 
 LUMINANCE = """

@@ -7,8 +7,9 @@ from xml.etree import ElementTree as ET
 import networkx as nx
 import pytest
 
-from fxremat.inspect.drawings.dot import quote, to_dot
+from fxremat.inspect.drawings.dot import to_dot
 from fxremat.inspect.drawings.svg import to_svg
+from fxremat.inspect.templates import quote
 from tests.drawn import ALL, nasty
 from tests.graphviz import statements
 from tests.steps import half

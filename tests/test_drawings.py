@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fxremat.inspect.drawings import graphs
 from fxremat.inspect.drawings.dot import to_dot
+from fxremat.inspect.drawings.flows import flow_network
 from fxremat.inspect.drawings.style import EDGES, NODES
 from fxremat.inspect.drawings.svg import to_svg
 from fxremat.planning.planner import Planner
@@ -122,7 +123,7 @@ def test_paid_arcs_by_hand(make: object, saved: set[str], again: set[str], value
     problem: Problem = make()
     cut = Cutter(problem).cut(flat_prices(problem))
     plan = plan_of(problem, just_in_time(problem, set(cut.saved)))
-    graph = graphs.flow_network(plan)
+    graph = flow_network(plan)
     paid = {(t, h) for t, h, d in graph.edges(data=True) if d["paid"]}
     ops = {h for t, h in paid if t == "source" and h.startswith("op:")}
     values = {h for t, h in paid if t.startswith("op:")}
@@ -135,7 +136,7 @@ def test_paid_arcs_by_hand(make: object, saved: set[str], again: set[str], value
 
 
 def test_a_repeat_is_paid_each_time() -> None:
-    graph = graphs.flow_network(twice())
+    graph = flow_network(twice())
     assert graph.edges["source", "op:fa"]["times"] == 3
     assert graph.edges["source", "op:fc"]["times"] == 1
     assert graph.graph["paid"] == 3 * 1 + 2 * 2 + 9
@@ -143,11 +144,11 @@ def test_a_repeat_is_paid_each_time() -> None:
 
 def test_the_price_is_that_of_the_bound() -> None:
     plan = half()
-    graph = graphs.flow_network(plan)
+    graph = flow_network(plan)
     dual = Planner.of(plan).solver.bound.at(plan.predicted_peak)
     assert graph.graph["price"] == dual.price > 0
     assert any("lower bound" in note for note in graph.graph["notes"])
-    spare = graphs.flow_network(curve()[0])
+    spare = flow_network(curve()[0])
     assert 0 < spare.graph["price"] < dual.price / 100
     assert any("not short" in note for note in spare.graph["notes"])
 
@@ -187,7 +188,7 @@ def test_graphs_agree_with_the_replay(problem: Problem, data: st.DataObject) -> 
     } == named
     assert entering >= named
 
-    network = graphs.flow_network(plan)
+    network = flow_network(plan)
     sides = dict(network.nodes(data="side"))
     again = Counter(op for op in schedule if problem.ops[op].phase is not Phase.BACKWARD)
     for tail, head, arc in network.edges(data=True):
@@ -213,7 +214,7 @@ def test_what_is_paid_is_time_and_bytes(problem: Problem, data: st.DataObject) -
     for index in data.draw(st.lists(st.sampled_from(problem.forward), max_size=3)):
         schedule.insert(0, index)
     plan = plan_of(problem, schedule)
-    graph = graphs.flow_network(plan)
+    graph = flow_network(plan)
     drawn = {h[3:] for t, h in graph.edges if t == "source"}
     names = Counter(name for name in plan.recomputed if name in drawn)
     seconds = {op.name: op.seconds for op in problem.ops}

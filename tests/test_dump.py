@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import fxremat
 from fxremat.base.errors import OptionError
 from fxremat.inspect import dump
-from fxremat.inspect.drawings import charts
 from fxremat.inspect.dump import check_folder, dump_plan
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
@@ -27,9 +25,10 @@ ALWAYS = {
     "plan.json",
     "plan.txt",
     "report.html",
+    "timeline.svg",
+    "timeline.png",
     *(f"{name}.{suffix}" for name in dump.GRAPHS for suffix in ("dot", "svg")),
 }
-TIMELINE = {"timeline.svg", "timeline.png"}
 FRONTIER = {"frontier.svg", "frontier.png"}
 
 
@@ -43,12 +42,6 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-@pytest.fixture
-def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if matplotlib were not installed."""
-    monkeypatch.setattr(charts, "available", lambda: False)
-
-
 def test_all_of_it(tmp_path: Path) -> None:
     made = dump_plan(
         tmp_path / "new" / "deep",
@@ -60,7 +53,7 @@ def test_all_of_it(tmp_path: Path) -> None:
     )
     assert made == tmp_path / "new" / "deep" / "graph_0"
     texts = {"joint.txt", "forward.txt", "backward.txt"}
-    assert names(made) == ALWAYS | TIMELINE | FRONTIER | texts
+    assert names(made) == ALWAYS | FRONTIER | texts
     assert all(path.stat().st_size for path in made.iterdir())
     assert names(made.parent) == {"graph_0"}
     assert Plan.load(made / "plan.json") == half()
@@ -74,11 +67,11 @@ def test_all_of_it(tmp_path: Path) -> None:
     assert fxremat.to_dot(half()) == (made / "joint.dot").read_text()
 
 
-def test_only_what_is_given(tmp_path: Path, no_charts: None) -> None:
+def test_only_what_is_given(tmp_path: Path) -> None:
     assert names(dump_plan(tmp_path, small())) == ALWAYS
 
 
-def test_numbers_go_on(tmp_path: Path, no_charts: None) -> None:
+def test_numbers_go_on(tmp_path: Path) -> None:
     (tmp_path / "graph_1").mkdir()
     (tmp_path / "graph_2").write_text("a file of the user's")
     made = [dump_plan(tmp_path, small()).name for _ in range(2)]
@@ -86,20 +79,9 @@ def test_numbers_go_on(tmp_path: Path, no_charts: None) -> None:
     assert not names(tmp_path / "graph_1")
 
 
-def test_missing_matplotlib_is_said_once(
-    tmp_path: Path, no_charts: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "fxremat")
-    made = dump_plan(tmp_path, half(), frontier=curve())
-    assert not (TIMELINE | FRONTIER) & names(made)
-    (record,) = caplog.records
-    assert "timeline and frontier" in record.message
-    assert "pip install fxremat[pictures]" in record.message
-
-
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_half_a_dump_is_none(
-    tmp_path: Path, no_charts: None, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise error
@@ -113,9 +95,7 @@ def test_half_a_dump_is_none(
         assert str(tmp_path) in str(caught.value)
 
 
-def test_a_race_for_a_number(
-    tmp_path: Path, no_charts: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_race_for_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process takes the number between the look and the rename."""
     real = Path.rename
 
@@ -131,11 +111,11 @@ def test_a_race_for_a_number(
     assert names(tmp_path) == {"graph_0", "graph_1"}
 
 
-def test_several_at_once(tmp_path: Path, no_charts: None) -> None:
+def test_several_at_once(tmp_path: Path) -> None:
     """The race is for names in a folder, so threads run it as processes do."""
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: dump_plan(tmp_path, small()), range(12)))
-    assert names(tmp_path) == {f"graph_{i}" for i in range(12)} == {path.name for path in made}
+        made = list(pool.map(lambda _: dump_plan(tmp_path, small()), range(6)))
+    assert names(tmp_path) == {f"graph_{i}" for i in range(6)} == {path.name for path in made}
     assert all(names(folder) == ALWAYS for folder in tmp_path.iterdir())
 
 

@@ -9,8 +9,8 @@ import pytest
 import fxremat
 from fxremat.base.errors import OptionError
 from fxremat.base.units import format_seconds
-from fxremat.inspect.decisions import Choice
 from fxremat.inspect.explain import Explainer
+from fxremat.inspect.step import Choice
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
 from fxremat.problem.context import Context
@@ -38,21 +38,21 @@ def saving(problem: Problem, *names: str) -> Explainer:
 
 def test_a_saved_value_by_hand() -> None:
     """Saving all, the chain holds a, b, c: c is 3 bytes for 9 s, with a and b there."""
-    verdict = explained(chain()).verdicts["c"]
-    assert (verdict.choice, verdict.rebuild, verdict.rebuild_seconds) == (
+    decision = explained(chain()).decisions["c"]
+    assert (decision.choice, decision.rebuild, decision.rebuild_seconds) == (
         Choice.SAVED,
         ("fc",),
         9.0,
     )
-    assert "would take 9 s (1 op) for 3 B" in verdict.reason
+    assert "would take 9 s (1 op) for 3 B" in decision.reason
 
 
 def test_a_recomputed_value_by_hand() -> None:
     """With c saved alone b is made again from x by fa and fb, 3 s."""
     explainer = saving(chain(), "c")
-    verdict = explainer.verdicts["b"]
-    assert verdict.choice is Choice.RECOMPUTED
-    assert (verdict.rebuild, verdict.rebuild_seconds, verdict.runs) == (("fa", "fb"), 3.0, 1)
+    decision = explainer.decisions["b"]
+    assert decision.choice is Choice.RECOMPUTED
+    assert (decision.rebuild, decision.rebuild_seconds, decision.runs) == (("fa", "fb"), 3.0, 1)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_a_recomputed_value_by_hand() -> None:
 )
 def test_reasons(problem: object, name: str, choice: Choice, reason: str) -> None:
     assert callable(problem)
-    verdict = saving(problem(), "m").verdicts[name]
-    assert verdict.choice is choice
-    assert reason in verdict.reason
+    decision = saving(problem(), "m").decisions[name]
+    assert decision.choice is choice
+    assert reason in decision.reason
 
 
 def test_a_flip_is_planned_anew() -> None:
@@ -121,17 +121,17 @@ def test_a_real_plan_in_words() -> None:
 def test_all_values_of_a_real_plan_are_told_apart() -> None:
     explainer = Explainer(half())
     saved = {v.name for v in half().saved}
-    for name, verdict in explainer.verdicts.items():
-        assert (verdict.choice is Choice.SAVED) == (name in saved)
-        assert bool(verdict.rebuild) == (
-            math.isfinite(verdict.rebuild_seconds)
-            and verdict.choice not in (Choice.INPUT, Choice.TANGENT)
+    for name, decision in explainer.decisions.items():
+        assert (decision.choice is Choice.SAVED) == (name in saved)
+        assert bool(decision.rebuild) == (
+            math.isfinite(decision.rebuild_seconds)
+            and decision.choice not in (Choice.INPUT, Choice.TANGENT)
         )
 
 
 def test_names_are_found_or_the_nearest_are_told() -> None:
     explainer = Explainer(half())
-    assert explainer.find("native_layer_norm") in explainer.verdicts
+    assert explainer.find("native_layer_norm") in explainer.decisions
     with pytest.raises(OptionError, match=r"no value 'gelu_77'; near it are gelu"):
         explainer.find("gelu_77")
 

@@ -98,7 +98,7 @@ def test_the_text_tells_budget_and_peaks() -> None:
         "+12.5%",
     ):
         assert part in text
-    assert "2 runs of 1 ops" in text
+    assert "2 runs of 1 op" in text
     assert "budget" not in str(replace(PLAN, budget=None)).splitlines()[0]
     assert "time limit" in str(replace(PLAN, complete=False))
 

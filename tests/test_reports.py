@@ -9,32 +9,35 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import pytest
+import vl_convert
 
 import fxremat
 from fxremat.base.errors import OptionError
 from fxremat.inspect.explain import Explainer
 from fxremat.inspect.reports import to_html
-from fxremat.inspect.reports.data import HOLDINGS, report_data
+from fxremat.inspect.reports.page import HOLDINGS, report_data
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
+from fxremat.plans.words import words
 from fxremat.problem.context import Context, Origin
 from tests.problems import chain, nothing_needed
 from tests.steps import curve, half
 
 
-def data_in(page: str) -> Any:
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+def data_in(page: str, name: str = "data") -> Any:
+    pattern = rf'<script id="{name}" type="application/json">(.*?)</script>'
+    found = re.search(pattern, page, re.DOTALL)
     assert found is not None
     return json.loads(found[1])
 
 
 def test_levels_and_intervals_are_those_of_the_plan() -> None:
-    data = report_data(Explainer(half()), worth=False)
+    data = report_data(Explainer(half()))
     line = Explainer(half()).occupancy
     assert tuple(data["plan"]["levels"]) == line.levels
     assert max(data["plan"]["levels"]) == half().predicted_peak
-    assert max(data["before"]["levels"]) == half().baseline_peak
     added = list(data["plan"]["workspace"])
     spans = data["intervals"]
     for value, start, end in zip(spans["value"], spans["start"], spans["end"], strict=True):
@@ -44,32 +47,46 @@ def test_levels_and_intervals_are_those_of_the_plan() -> None:
     assert set(spans["holding"]) <= set(range(len(HOLDINGS)))
 
 
-def test_values_and_cut_are_those_of_the_plan() -> None:
-    data = report_data(Explainer(half()), worth=False)
+def test_values_are_those_of_the_plan() -> None:
+    data = report_data(Explainer(half()))
     names, texts = data["values"]["name"], data["texts"]
     saved = {n for n, c in zip(names, data["values"]["choice"], strict=True) if texts[c] == "saved"}
     assert saved == {v.name for v in half().saved}
-    assert {names[value] for value, _, _ in data["cut"]} == saved
-    assert all(readers for _, _, readers in data["cut"])
-    assert len(data["peak"]) == 10
 
 
-def test_frontier_and_headline() -> None:
-    data = report_data(Explainer(half()), curve(), "My step")
-    assert data["title"] == "My step"
-    assert len(data["frontier"]["points"]) == len(curve())
-    assert data["frontier"]["points"][data["frontier"]["knee"]][0] == curve().knee.predicted_peak
-    assert [s[0] for s in data["frontier"]["strategies"]] == list(curve().strategies)
-    assert data["frontier"]["chosen"][0] == half().predicted_peak
-    labels = [card[0] for card in data["cards"]]
-    assert labels[-1] == "Whole step"
-    assert any("more would save" in note for note in data["notes"])
-    assert report_data(Explainer(half()), worth=False)["frontier"] is None
+def test_charts_of_the_page_are_valid_and_those_of_the_plan() -> None:
+    found = data_in(to_html(half(), curve(), worth=False), "charts")
+    assert set(found) == {"timeline_kind", "timeline_module", "frontier"}
+    for spec in found.values():
+        assert alt.Chart.from_dict(spec).to_dict()["layer"]
+        vl_convert.vegalite_to_vega(spec)
+        assert not {"url"} & set(re.findall(r'"(\w+)":', json.dumps(spec)))
+    rows = json.loads(found["timeline_kind"]["data"]["values"])
+    assert max(row["bytes"] for row in rows) == half().predicted_peak
+    assert "frontier" not in data_in(to_html(half(), worth=False), "charts")
+
+
+def test_headline_and_notes() -> None:
+    page = to_html(half(), curve(), "My step")
+    said = words(half())
+    assert "<title>My step</title>" in page
+    for text in (said.peak, said.baseline, said.floor, said.time, "Whole step", "more would save"):
+        assert text in page
+    assert without_library(page).count("<tr><td") == 10  # the largest at the peak
+    assert "more would save" not in to_html(half(), worth=False)
 
 
 def test_compiled_code_with_another_peak_is_told_of() -> None:
-    data = report_data(Explainer(replace(half(), predicted_peak=1000)), worth=False)
-    assert any("the compiled code" in note for note in data["notes"])
+    assert "the compiled code" in to_html(replace(half(), predicted_peak=1000), worth=False)
+
+
+def test_each_module_has_its_drawing() -> None:
+    page = to_html(half(), worth=False)
+    paths = re.findall(r'<template data-path="([^"]*)"><svg', page)
+    modules = {origin.module for origin in half().context.origins.values()} - {""}
+    assert set(paths) >= {"", "layers", "mixes", *modules}
+    assert len(paths) == len(set(paths))
+    assert set(re.findall(r'data-module="([^"]*)"', page)) <= set(paths)
 
 
 class Scripts(HTMLParser):
@@ -85,6 +102,13 @@ class Scripts(HTMLParser):
         self.links += [v for k, v in attrs if k in ("src", "href") and v and not v.startswith("#")]
 
 
+def without_library(page: str) -> str:
+    """The page but for the library that draws the charts: that has addresses in its texts."""
+    found = re.sub(r'<script id="vega">.*?</script>', "", page, flags=re.DOTALL)
+    assert len(found) < len(page) - 500_000
+    return found
+
+
 def hostile() -> Plan:
     """A plan whose names are markup."""
     bad = "</script><img src=x onerror=alert(1)>\u2028\"'&<!--style--> \0"
@@ -98,7 +122,10 @@ def test_names_are_never_markup() -> None:
     parser, plain = Scripts(), Scripts()
     parser.feed(page)
     plain.feed(to_html(half(), worth=False))
-    assert parser.tags == plain.tags
+    assert set(parser.tags) == set(plain.tags)
+    for tag in ("script", "section", "table", "button"):
+        assert parser.tags.count(tag) == plain.tags.count(tag)
+    assert parser.links == []
     assert "<title>&lt;b&gt;&amp;&lt;/b&gt;</title>" in page
     modules = {data_in(page)["texts"][m] for m in data_in(page)["values"]["module"]}
     assert any(m.startswith("</script><img") for m in modules)
@@ -109,7 +136,13 @@ def test_the_page_needs_nothing_else() -> None:
     parser = Scripts()
     parser.feed(page)
     assert parser.links == []
-    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|https?://(?!www\.w3\.org)", page)
+    ours = without_library(page)
+    assert not re.search(r"@import|url\((?!#a-)|fetch\(|XMLHttpRequest|import\(", ours)
+    addresses = set(re.findall(r"https?://[^\s\"'<>\\\\]+", ours))
+    assert addresses <= {
+        "http://www.w3.org/2000/svg",
+        "https://vega.github.io/schema/vega-lite/v6.4.1.json",
+    }
     assert page.startswith("<!DOCTYPE html>")
 
 
@@ -131,4 +164,5 @@ def test_toy_plans(problem: Any) -> None:
     plan = planner.plan(planner.solver.baseline, None)
     data = data_in(to_html(plan, planner.frontier()))
     assert data["values"]["name"] == [v.name for v in problem.values]
-    assert len(data["cut"]) == len(plan.saved)
+    choices = [data["texts"][c] for c in data["values"]["choice"]]
+    assert choices.count("saved") == len(plan.saved)

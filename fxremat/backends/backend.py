@@ -27,7 +27,8 @@ from fxremat.planning.assign import Room, Share
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
 from fxremat.planning.planner import Planner
-from fxremat.plans.plan import Plan, summary
+from fxremat.plans.plan import Plan
+from fxremat.plans.words import summary
 from passes import torch_internals
 
 __all__ = ["Backend", "backend", "entry_point"]

@@ -14,7 +14,7 @@ from typing import Any
 from fxremat.api import offline
 from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
-from fxremat.base.units import format_bytes, table
+from fxremat.base.units import table
 from fxremat.cli.bench import Row, bench
 from fxremat.cli.targets import Target, importable, load
 from fxremat.inspect.drawings import to_dot
@@ -24,6 +24,7 @@ from fxremat.options import PlanOptions
 from fxremat.plans.diff import diff
 from fxremat.plans.frontier import Frontier
 from fxremat.plans.plan import Plan
+from fxremat.plans.words import words
 
 __all__ = ["bench_", "diff_", "explain_", "frontier_", "plan_", "show_"]
 
@@ -177,10 +178,8 @@ def _write_files(args: Namespace, found: Plan, curve: Frontier | None) -> None:
     if args.chart:
         from fxremat.inspect.drawings import charts
 
-        if curve is None:
-            charts.timeline_chart(found, args.chart)
-        else:
-            charts.frontier_chart(curve, args.chart)
+        drawn = charts.timeline_chart(found) if curve is None else charts.frontier_chart(curve)
+        charts.save_chart(drawn, args.chart)
 
 
 def _print_frontier(args: Namespace, found: Frontier) -> None:
@@ -193,7 +192,7 @@ def _print_frontier(args: Namespace, found: Frontier) -> None:
     if found.strategies:
         print("\nwhat people do by hand:")
         rows = [
-            (name, format_bytes(p.predicted_peak), f"{p.overhead:+.1%}", _beside(found, p))
+            (name, words(p).peak, words(p).time, _beside(found, p))
             for name, p in found.strategies.items()
         ]
         print(table(("strategy", "peak", "time", "the frontier at that peak"), rows))
@@ -201,7 +200,7 @@ def _print_frontier(args: Namespace, found: Frontier) -> None:
 
 def _beside(found: Frontier, plan: Plan) -> str:
     best = found.within(plan.predicted_peak)
-    return "-" if best is None else f"{best.overhead:+.1%}"
+    return "-" if best is None else words(best).time
 
 
 def _point(plan: Plan) -> dict[str, Any]:
@@ -230,10 +229,10 @@ def _explained(explainer: Explainer, name: str | None) -> dict[str, Any]:
             for i in explainer.at_peak()
         ]
         return {"peak": explainer.limit, "largest": top, "worth": worth}
-    verdict, flip = explainer.verdicts[name], explainer.flip(name)
+    decision, flip = explainer.decisions[name], explainer.flip(name)
     return {
-        **_picked(verdict, "name nbytes choice runs reason rebuild"),
-        "rebuild_seconds": verdict.rebuild_seconds if verdict.rebuild else None,
+        **_picked(decision, "name nbytes choice runs reason rebuild"),
+        "rebuild_seconds": decision.rebuild_seconds if decision.rebuild else None,
         **_picked(explainer.context.origin(name), "op shape module source code"),
         "flip": None if flip is None else asdict(flip),
         "worth": worth,

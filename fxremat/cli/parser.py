@@ -206,5 +206,5 @@ def _add_files(made: argparse.ArgumentParser, what: str | None) -> None:
     made.add_argument("--dot", metavar="FILE", help="write the joint graph with the cut as DOT")
     made.add_argument("--svg", metavar="FILE", help="write the same as a drawing")
     made.add_argument(
-        "--chart", metavar="FILE", help="write the memory over the step, .png or .svg (matplotlib)"
+        "--chart", metavar="FILE", help="write the memory over the step, .png or .svg"
     )

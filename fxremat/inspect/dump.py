@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,11 +10,14 @@ from os import PathLike
 from pathlib import Path
 from uuid import uuid4
 
+import networkx as nx
+
 from fxremat.base.errors import OptionError
 from fxremat.base.files import write_text
-from fxremat.inspect.drawings import charts
+from fxremat.inspect.drawings.charts import SUFFIXES, frontier_chart, save_chart, timeline_chart
 from fxremat.inspect.drawings.dot import to_dot
-from fxremat.inspect.drawings.graphs import backward_graph, flow_network, forward_graph, joint_graph
+from fxremat.inspect.drawings.flows import flow_network
+from fxremat.inspect.drawings.graphs import backward_graph, forward_graph, joint_graph
 from fxremat.inspect.drawings.svg import to_svg
 from fxremat.inspect.explain import Explainer
 from fxremat.inspect.reports import to_html
@@ -24,8 +26,7 @@ from fxremat.plans.plan import Plan
 
 __all__ = ["check_folder", "dump_plan"]
 
-log = logging.getLogger("fxremat")
-GRAPHS = {
+GRAPHS: dict[str, Callable[[Plan, Explainer], nx.DiGraph]] = {
     "joint": joint_graph,
     "network": flow_network,
     "forward": forward_graph,
@@ -93,24 +94,13 @@ def _write(scratch: Path, plan: Plan, frontier: Frontier | None) -> None:
         drawn = graph(plan, explainer)
         write_text(scratch / f"{name}.dot", to_dot(drawn))
         write_text(scratch / f"{name}.svg", to_svg(drawn))
-    _draw_charts(scratch, plan, frontier)
-    write_text(scratch / "report.html", to_html(plan, frontier, explainer=explainer))
-
-
-def _draw_charts(scratch: Path, plan: Plan, frontier: Frontier | None) -> None:
-    """Draw what matplotlib can draw, or say how to get it."""
-    wanted: dict[str, Callable[[Path], None]] = {
-        "timeline": lambda path: charts.timeline_chart(plan, path)
-    }
+    charts = {"timeline": timeline_chart(plan, explainer)}
     if frontier is not None:
-        wanted["frontier"] = lambda path: charts.frontier_chart(frontier, path, plan)
-    if not charts.available():
-        names = " and ".join(wanted)
-        log.info("no charts (%s) in the dump: pip install fxremat[pictures]", names)
-        return
-    for name, draw in wanted.items():
-        for suffix in charts.SUFFIXES:
-            draw(scratch / f"{name}{suffix}")
+        charts["frontier"] = frontier_chart(frontier, plan)
+    for name, chart in charts.items():
+        for suffix in SUFFIXES:
+            save_chart(chart, scratch / f"{name}{suffix}")
+    write_text(scratch / "report.html", to_html(plan, frontier, explainer=explainer))
 
 
 def _scratch(parent: Path) -> Path:

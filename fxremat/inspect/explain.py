@@ -13,19 +13,18 @@ from functools import cached_property
 from fxremat.base.budget import format_bytes
 from fxremat.base.errors import InfeasibleError, OptionError
 from fxremat.base.units import count, format_seconds
-from fxremat.inspect.decisions import Choice, Verdict, verdicts
+from fxremat.inspect.step import Choice, Decision, PlannedStep
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
-from fxremat.problem.context import Context
-from fxremat.problem.liveness import Holding, Interval, Occupancy, occupancy
+from fxremat.problem.liveness import Holding, Interval
 from fxremat.problem.replay import replay
-from fxremat.problem.types import Kind, Problem
+from fxremat.problem.types import Kind
 from fxremat.solver.peak_solver import PeakSolver
-from fxremat.solver.seeds.cuts import baseline
 
 __all__ = ["Explainer", "Flip", "Worth", "explain"]
 
 TOP = 10
+CHAIN = 6  # ops that are listed of those that make a value again
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +71,8 @@ def explain(plan: Plan, name: str | None = None) -> str:
     return explainer.summary() if name is None else explainer.about(name)
 
 
-class Explainer:
-    """Answers questions about one plan.
+class Explainer(PlannedStep):
+    """Answers questions about one plan, also of what else there could be.
 
     Args:
         plan: a plan with its context.
@@ -81,38 +80,6 @@ class Explainer:
     Raises:
         OptionError: if the plan has no context.
     """
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.context: Context = plan.context
-        self.problem: Problem = self.context.problem
-
-    # What is there.
-
-    @cached_property
-    def schedule(self) -> tuple[int, ...]:
-        """The backward's ops, by index."""
-        return tuple(self.context.op_index[name] for name in self.plan.backward_schedule)
-
-    @cached_property
-    def occupancy(self) -> Occupancy:
-        """What is live when."""
-        return occupancy(self.problem, self.schedule)
-
-    @cached_property
-    def before(self) -> Occupancy | None:
-        """The same for the plan that recomputes nothing, where the rules allow one."""
-        try:
-            return occupancy(self.problem, baseline(self.problem))
-        except ValueError:
-            return None
-
-    @cached_property
-    def verdicts(self) -> dict[str, Verdict]:
-        """What is done with each value, by its name, in graph order."""
-        return verdicts(self.plan, self.schedule)
-
-    # What else there could be.
 
     @cached_property
     def planner(self) -> Planner:
@@ -148,32 +115,29 @@ class Explainer:
 
         The whole graph is planned anew with that choice made, within the same peak.
         """
-        verdict = self.verdicts[self.find(name)]
-        if verdict.choice is Choice.SAVED:
-            return self._forced(verdict.name, Choice.RECOMPUTED)
-        if verdict.choice is Choice.RECOMPUTED:
-            return self._forced(verdict.name, Choice.SAVED)
-        return None
-
-    def _forced(self, name: str, choice: Choice) -> Flip:
-        index = self.context.value_index[name]
-        problem = self.context.priced
-        op, value = problem.ops[problem.producer[index]], problem.values[index]
-        if choice is Choice.RECOMPUTED:
-            if op.fixed:
-                return Flip(choice, None, f"{op.name} may not run again: {op.fixed}")
-            forced = _with_value(problem, index, "asked to be recomputed")
+        decision = self.decisions[self.find(name)]
+        if decision.choice not in (Choice.SAVED, Choice.RECOMPUTED):
+            return None
+        problem, index = self.context.priced, self.context.value_index[decision.name]
+        maker, values, ops = problem.producer[index], list(problem.values), list(problem.ops)
+        if decision.choice is Choice.SAVED:
+            other, fixed = Choice.RECOMPUTED, ops[maker].fixed
+            why = f"{ops[maker].name} may not run again: {fixed}" if fixed else ""
+            values[index] = replace(values[index], unsaveable="asked to be recomputed")
         else:
-            if value.unsaveable:
-                return Flip(choice, None, f"it may not be saved: {value.unsaveable}")
-            forced = _with_op(problem, problem.producer[index], "asked to be saved")
+            other, unsaveable = Choice.SAVED, values[index].unsaveable
+            why = f"it may not be saved: {unsaveable}" if unsaveable else ""
+            ops[maker] = replace(ops[maker], fixed=ops[maker].fixed or "asked to be saved")
+        if why:
+            return Flip(other, None, why)
         try:
+            forced = replace(problem, values=tuple(values), ops=tuple(ops))
             found = PeakSolver(forced).solve(self.limit)
         except InfeasibleError as error:
-            return Flip(choice, None, "; ".join(error.path) or str(error))
+            return Flip(other, None, "; ".join(error.path) or str(error))
         if found is None:
-            return Flip(choice, None, f"no plan found within {format_bytes(self.limit)}")
-        return Flip(choice, found.seconds - self._own_seconds)
+            return Flip(other, None, f"no plan found within {format_bytes(self.limit)}")
+        return Flip(other, found.seconds - self._own_seconds)
 
     @cached_property
     def _own_seconds(self) -> float:
@@ -207,9 +171,9 @@ class Explainer:
         gain = self._own_seconds - found.seconds
         return Worth(change, max(0.0, gain) if change > 0 else min(0.0, gain))
 
-    def at_peak(self, count: int = TOP) -> list[Interval]:
+    def at_peak(self, most: int = TOP) -> list[Interval]:
         """The largest copies that are live where most is live."""
-        return self.occupancy.at(self.occupancy.peak_position)[:count]
+        return self.occupancy.at(self.occupancy.peak_position)[:most]
 
     # In words.
 
@@ -219,58 +183,51 @@ class Explainer:
         Raises:
             OptionError: if the plan has no such value.
         """
-        verdict = self.verdicts[self.find(name)]
-        made = self.problem.producer[self.context.value_index[verdict.name]]
-        op = self.problem.ops[made] if made >= 0 else None
-        origin = self.context.origin(verdict.name)
-        title = f"{verdict.name}: {verdict.choice}"
-        lines = [f"{title}, {format_bytes(verdict.nbytes)}" if verdict.nbytes else title]
-        lines.append(f"why        {verdict.reason}")
-        lines.append(f"made by    {origin.op} -> {origin.shape}")
-        if op is not None and op.name != verdict.name:
-            lines[-1] += f" (a result of {op.name})"
+        decision = self.decisions[self.find(name)]
+        made = self.problem.producer[self.context.value_index[decision.name]]
+        op = self.problem.ops[made].name if made >= 0 else decision.name
+        origin = self.context.origin(decision.name)
+        size = f", {format_bytes(decision.nbytes)}" if decision.nbytes else ""
+        lines = [
+            f"{decision.name}: {decision.choice}{size}",
+            f"why        {decision.reason}",
+            f"made by    {origin.op} -> {origin.shape}"
+            + (f" (a result of {op})" if op != decision.name else ""),
+        ]
         if origin.module:
             lines.append(f"in         {origin.module}")
         if origin.source:
             lines.append(f"at         {origin.source}  {origin.code}".rstrip())
-        if verdict.choice in (Choice.SAVED, Choice.RECOMPUTED):
-            lines += self._cost(verdict)
-            flip = self.flip(verdict.name)
-            assert flip is not None
-            lines.append(f"flip       {self._flip(flip)}")
-        if verdict.runs:
-            again = count(verdict.runs, "time")
+        flip = self.flip(decision.name)
+        if flip is not None:
+            lines += [f"cost       {self._cost(decision)}", f"flip       {self._flip(flip)}"]
+        if decision.runs:
+            again = count(decision.runs, "time")
             lines.append(f"again      its op runs again {again} in the backward")
-        lines.append(f"worth      {self.worth()}")
-        return "\n".join(lines)
+        return "\n".join([*lines, f"worth      {self.worth()}"])
 
-    def _cost(self, verdict: Verdict) -> list[str]:
-        if not verdict.rebuild:
-            return ["cost       it cannot be computed again"]
-        chain = ", ".join(verdict.rebuild[-6:])
-        rest = len(verdict.rebuild) - 6
+    def _cost(self, decision: Decision) -> str:
+        if not decision.rebuild:
+            return "it cannot be computed again"
+        rest = len(decision.rebuild) - CHAIN
+        chain = ", ".join(decision.rebuild[-CHAIN:])
         more = f"{rest} more before, " if rest > 0 else ""
-        share = verdict.rebuild_seconds / (self.plan.step_seconds or 1.0)
-        text = f"{format_seconds(verdict.rebuild_seconds)}, {share:.2%} of a step"
-        return [f"cost       with its ancestors {text}: {more}{chain}"]
+        share = decision.rebuild_seconds / (self.plan.step_seconds or 1.0)
+        text = f"{format_seconds(decision.rebuild_seconds)}, {share:.2%} of a step"
+        return f"with its ancestors {text}: {more}{chain}"
 
     def _flip(self, flip: Flip) -> str:
         if flip.seconds is None:
             return f"it cannot be {flip.choice}: {flip.why}"
         amount = f"{format_seconds(abs(flip.seconds))} {'more' if flip.seconds >= 0 else 'less'}"
-        return f"were it {flip.choice}, the best plan found within {self._within} takes {amount}"
-
-    @property
-    def _within(self) -> str:
-        return format_bytes(self.limit)
+        within = format_bytes(self.limit)
+        return f"were it {flip.choice}, the best plan found within {within} takes {amount}"
 
     def worth(self) -> str:
         """The shadow price of memory at the peak, in words."""
         more, less = self.more, self.less
-        text = (
-            f"{format_bytes(more.nbytes)} more would save {format_seconds(more.seconds or 0.0)} a "
-            f"step"
-        )
+        saved = format_seconds(more.seconds or 0.0)
+        text = f"{format_bytes(more.nbytes)} more would save {saved} a step"
         if less.seconds is None:
             return f"{text}; there is no plan with {format_bytes(-less.nbytes)} less"
         cost = format_seconds(-less.seconds)
@@ -281,32 +238,19 @@ class Explainer:
         line = self.occupancy
         op = self.problem.ops[line.ops[line.peak_position]].name if line.ops else "nothing"
         half = "forward" if line.peak_position < line.boundary else "backward"
-        lines = [f"peak       {self._within} in the {half}, while {op} runs"]
-        workspace = line.workspace[line.peak_position] if line.ops else 0
-        if workspace:
-            lines.append(f"           {format_bytes(workspace)} of it is workspace")
-        lines.append(f"worth      {self.worth()}")
-        lines.append("largest at the peak:")
-        for one in self.at_peak():
-            lines.append(f"{format_bytes(one.nbytes):>12}  {self._live(one)}")
+        lines = [f"peak       {format_bytes(self.limit)} in the {half}, while {op} runs"]
+        if line.ops and line.workspace[line.peak_position]:
+            lines.append(
+                f"           {format_bytes(line.workspace[line.peak_position])} of it is workspace"
+            )
+        lines += [f"worth      {self.worth()}", "largest at the peak:"]
+        lines += [f"{format_bytes(one.nbytes):>12}  {self._live(one)}" for one in self.at_peak()]
         return "\n".join(lines)
 
     def _live(self, one: Interval) -> str:
         name = self.problem.values[one.value].name
-        verdict, origin = self.verdicts[name], self.context.origin(name)
+        decision, origin = self.decisions[name], self.context.origin(name)
         where = f" in {origin.module}" if origin.module else ""
-        rebuilt = one.holding in (Holding.SAVED, Holding.RECOMPUTED) and verdict.rebuild
-        cost = f", {format_seconds(verdict.rebuild_seconds)} to make again" if rebuilt else ""
+        rebuilt = one.holding in (Holding.SAVED, Holding.RECOMPUTED) and decision.rebuild
+        cost = f", {format_seconds(decision.rebuild_seconds)} to make again" if rebuilt else ""
         return f"{one.holding:<10}  {name}{where}{cost}"
-
-
-def _with_value(problem: Problem, index: int, why: str) -> Problem:
-    values = list(problem.values)
-    values[index] = replace(values[index], unsaveable=why)
-    return replace(problem, values=tuple(values))
-
-
-def _with_op(problem: Problem, index: int, why: str) -> Problem:
-    ops = list(problem.ops)
-    ops[index] = replace(ops[index], fixed=ops[index].fixed or why)
-    return replace(problem, ops=tuple(ops))

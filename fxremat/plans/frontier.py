@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from fxremat.base.budget import format_bytes
 from fxremat.base.codec import decode, encode
 from fxremat.plans.notebook import table
 from fxremat.plans.parts import Parts, upgraded_context, upgraded_parts
 from fxremat.plans.plan import Plan
+from fxremat.plans.words import words
 from fxremat.problem.context import Context
 
 __all__ = ["Frontier", "knee"]
@@ -105,14 +105,15 @@ class Frontier(Sequence[Plan]):
         bend = self.knee
         return [
             (
-                format_bytes(plan.predicted_peak),
+                said.peak,
                 f"{plan.predicted_peak / max(1, plan.baseline_peak):.1%}",
-                f"{plan.overhead:+.1%}",
-                format_bytes(plan.saved_bytes),
+                said.time,
+                said.saved_bytes,
                 str(len(plan.recomputed)),
                 "<- knee" if plan is bend else "",
             )
             for plan in self.plans
+            for said in (words(plan),)
         ]
 
 

@@ -18,9 +18,10 @@ from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
 from fxremat.plans.notebook import lines_as_table
 from fxremat.plans.parts import Decision, Parts, Prediction, upgraded_context, upgraded_parts
+from fxremat.plans.words import words
 from fxremat.problem.context import Context
 
-__all__ = ["Plan", "summary"]
+__all__ = ["Plan"]
 
 FORMAT = 6
 
@@ -113,19 +114,19 @@ class Plan(Decision, Prediction):
 
     def __str__(self) -> str:
         """The plan for a reader: prediction, bound, what is saved and recomputed."""
-        limit = "" if self.budget is None else f", budget {format_bytes(self.budget)}"
+        said = words(self)
         top = sorted(self.saved, key=lambda v: -v.nbytes)[:8]
         lines = [
-            f"peak        {format_bytes(self.predicted_peak)} predicted{limit}",
-            f"baseline    {format_bytes(self.baseline_peak)} without recomputing",
-            f"floor       {format_bytes(self.floor)}, no plan goes below",
-            f"time        {self.overhead:+.1%} of a step of {self.step_seconds * 1e3:.1f} ms, "
+            f"peak        {said.peak} predicted, {said.budget}",
+            f"baseline    {said.baseline} without recomputing",
+            f"floor       {said.floor}, no plan goes below",
+            f"time        {said.time} of a step of {self.step_seconds * 1e3:.1f} ms, "
             f"{self.recompute_flops / 1e9:.2f} GFLOP recomputed",
             f"bound       no plan within the budget recomputes for less than "
             f"{self._share(self.lower_bound_seconds):.1%} of a step",
-            f"saved       {len(self.saved)} values, {format_bytes(self.saved_bytes)}",
+            f"saved       {said.saved}, {said.saved_bytes}",
             *(f"            {format_bytes(v.nbytes):>12}  {v.name}" for v in top if v.nbytes),
-            f"recomputed  {len(self.recomputed)} runs of {len(self.repeats)} ops",
+            f"recomputed  {said.recomputed}",
         ]
         resident = self.context.resident
         if resident is not None:
@@ -169,19 +170,3 @@ UPGRADES: dict[int, Upgrade] = {
     **dict.fromkeys((4, 5), _upgraded),
     FORMAT: dict,
 }
-
-
-def summary(plan: Plan, seconds: float) -> str:
-    """What was decided, in one line.
-
-    Args:
-        plan: the plan.
-        seconds: that planning took.
-    """
-    limit = "" if plan.budget is None else f" (budget {format_bytes(plan.budget)})"
-    return (
-        f"peak {format_bytes(plan.predicted_peak)} of {format_bytes(plan.baseline_peak)}"
-        f"{limit}, {plan.overhead:+.1%} time "
-        f"(at most {plan.gap:.1%} above the best), {len(plan.saved)} values saved, "
-        f"{len(plan.recomputed)} runs recomputed, planned in {seconds:.2f} s"
-    )

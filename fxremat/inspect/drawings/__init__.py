@@ -1,4 +1,4 @@
-"""Graphs and charts of plans: as text for graphviz, as SVG, and as pictures by matplotlib."""
+"""Graphs and charts of plans: as text for graphviz, as SVG, and as specifications of Vega-Lite."""
 
 from fxremat.plans.plan import Plan
 
