@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn, TypedDict, cast, get_args
 from fxremat.base.budget import Budget, BudgetLike
 from fxremat.base.errors import OptionError
 from fxremat.constraints.user import VERDICTS, Policy
-from fxremat.costs.devices import DeviceProfile
+from fxremat.costs.devices import DeviceProfile, check_name
 from fxremat.plans.plan import Plan
 
 __all__ = [
@@ -94,7 +94,7 @@ class Options:
             is recomputed.
         plan: plans to apply as they are instead of searching: one, or a file written by
             ``plan.save``, or a list of them for a model of several graphs. Each graph takes the one
-            that was made for it; budgets are those of the plans.
+            that was made for it; budgets are those of the plans, and so is ``inner`` by default.
         strategy: what people do by hand, instead of a budget: ``"none"``, ``"full"`` (every block),
             ``"every"`` (every ``k`` blocks), ``"sqrt"``, ``"selective"``, see
             :mod:`fxremat.planning.strategies`; or ``"auto"``, the knee of the frontier.
@@ -137,6 +137,8 @@ class Options:
             if name not in _READERS:
                 _reject_name(name)
         read = {name: _READERS[name](name, value) for name, value in options.items()}
+        if read.get("plan") is not None and "inner" not in options:
+            read["inner"] = _inner_of(cast("tuple[Plan, ...]", read["plan"]))
         _refuse_two({**read, "budget": budget})
         return cls(budget=Budget.parse(budget), **cast("dict[str, Any]", read))
 
@@ -170,7 +172,22 @@ def _refuse_two(given: Mapping[str, object]) -> None:
         raise OptionError(f"k={given['k']!r}: only strategy='every' takes k; give both, or neither")
 
 
+def _inner_of(plans: Sequence[Plan]) -> str:
+    """The inner compiler that plans were made for; a callable must be given again."""
+    inners = {p.context.inner for p in plans}
+    (inner,) = inners if len(inners) == 1 else ("",)
+    if inner not in get_args(InnerName):
+        said = _join(sorted(inners)) or "a callable"
+        raise OptionError(f"the plans were made for {said}; give inner=... of their graphs")
+    return inner
+
+
 def _reject_name(name: object) -> NoReturn:
+    if name == "memory":
+        raise OptionError(
+            "memory=...: what is left beside parameters and optimizer is known to "
+            "fxremat.plan(model, ..., memory=...), which runs nothing; give its plan, or a budget"
+        )
     known = [f.name for f in fields(Options)]
     raise OptionError(f"unknown option {name!r};{_nearest(name, known)} options: {_join(known)}")
 
@@ -209,9 +226,10 @@ def _one_of_or_callable(kind: object) -> Callable[[str, object], object]:
 
 
 def _read_device(name: str, value: object) -> object:
-    named = isinstance(value, str) and value.strip()
-    if value is None or named or isinstance(value, DeviceProfile):
+    if value is None or isinstance(value, DeviceProfile):
         return value
+    if isinstance(value, str) and value.strip():
+        return check_name(value)
     raise OptionError(
         f"{name}={value!r}: not the name of a device profile; "
         "write a name such as 'h100', or None for the device of the graph"

@@ -26,7 +26,7 @@ from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch._functorch.partitioners import _is_backward_state as is_backward_state
 from torch._guards import CompileContext
 from torch._library.utils import is_impure
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 from torch._prims.rng_prims import run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -204,20 +204,21 @@ def compile_with_aot(
         decompositions=dict(decompositions or {}),
         keep_inference_input_mutations=True,
     )
-    with _resampling_whole() if decompositions is None else nullcontext():
+    with _whole_ops() if decompositions is None else nullcontext():
         return make(module, example_inputs)
 
 
 @contextmanager
-def _resampling_whole() -> Iterator[None]:
-    """Trace interpolation as the op that eager runs.
+def _whole_ops() -> Iterator[None]:
+    """Trace ops as the ones that eager runs.
 
-    torch registers Python decompositions of the upsample ops for tracing that no table of
-    decompositions turns off. They gather by index, and their backward scatters: a UNet run op by
-    op took a tenth longer for it. They are set aside while a graph is traced: only tracing looks at
-    them, and ``torch.compile`` lets one thread trace at a time.
+    torch registers Python decompositions for tracing that no table of decompositions turns off.
+    Interpolation gathers by index then, and its backward scatters: a UNet run op by op took a tenth
+    longer for it. Margin losses give other results, some of them wrong ones. They are set aside
+    while a graph is traced: only tracing looks at them, and ``torch.compile`` lets one thread trace
+    at a time.
     """
-    aside = {op: dict(op.py_kernels) for op in _resampling()}
+    aside = {op: dict(op.py_kernels) for op in _taken_apart()}
     for op in aside:
         for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd):
             op.py_kernels.pop(key, None)
@@ -230,8 +231,14 @@ def _resampling_whole() -> Iterator[None]:
             op._dispatch_cache.clear()
 
 
+# Dropout's parts give the same bits with a smaller mask. Recurrences run as one kernel of a library
+# in eager; its workspace is opaque, so they could not be tried on made-up inputs.
+APART = frozenset(("dropout", "gru", "lstm", "rnn_relu", "rnn_tanh"))
+
+
 @cache
-def _resampling() -> tuple[OpOverload[..., Any], ...]:
-    packets = [getattr(torch.ops.aten, n) for n in dir(torch.ops.aten) if "upsample_" in n]
+def _taken_apart() -> tuple[OpOverload[..., Any], ...]:
+    names = (n for n in dir(torch.ops.aten) if n not in APART)
+    packets = [p for n in names if isinstance(p := getattr(torch.ops.aten, n), OpOverloadPacket)]
     overloads = [getattr(p, o) for p in packets for o in p.overloads()]
     return tuple(op for op in overloads if DispatchKey.Autograd in op.py_kernels)

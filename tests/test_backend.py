@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch._dynamo.exc import BackendCompilerFailed
 
 import fxremat
-from passes.torch_internals import _resampling
+from passes.torch_internals import _taken_apart
 from tests.small import (
     BUDGETS,
     MODELS,
@@ -197,11 +197,51 @@ def test_interpolation_is_traced_as_the_op_that_eager_runs(mode: str, dynamic: b
         assert x.grad is not None
         return [loss, x.grad]
 
-    before = {op: set(op.py_kernels) for op in _resampling()}
+    before = {op: set(op.py_kernels) for op in _taken_apart()}
     ours = make("min")
     run = torch.compile(up, backend=ours, dynamic=dynamic)
     for batch in (2, 3):
         for mine, theirs in zip(gradient(run, batch), gradient(up, batch), strict=True):
             assert torch.equal(mine, theirs)
     assert any("upsample" in name for name in ours.plans[0].forward)
-    assert before == {op: set(op.py_kernels) for op in _resampling()}  # set aside, not lost
+    assert before == {op: set(op.py_kernels) for op in _taken_apart()}  # set aside, not lost
+
+
+@pytest.mark.parametrize(
+    ("loss", "target"),
+    [
+        (F.multilabel_margin_loss, [[3, 0, -1, 1], [0, -1, 1, 2]]),
+        (F.multi_margin_loss, [3, 0]),
+    ],
+)
+def test_losses_that_torch_takes_apart_while_it_traces(loss: Any, target: list[Any]) -> None:
+    """Their parts give other results, for padded targets wrong ones."""
+    torch.compiler.reset()
+    found = []
+    run = torch.compile(lambda x, t: loss(x * 2, t), backend=fxremat.backend(inner="eager"))
+    plain: Callable[..., Any] = lambda x, t: loss(x * 2, t)  # noqa: E731
+    for used in (plain, run):
+        x = torch.linspace(-1, 2, 8).view(2, 4).requires_grad_()
+        result = used(x, torch.tensor(target))
+        result.backward()
+        found.append((result.detach(), x.grad))
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+
+
+def test_a_backend_that_is_not_called_says_so() -> None:
+    torch.compiler.reset()
+    run = torch.compile(lambda x: x.sin().sum(), backend=fxremat.backend)
+    with pytest.raises(BackendCompilerFailed, match=r"write backend=fxremat.backend\(\)"):
+        run(torch.ones(3, requires_grad=True))
+
+
+def test_plans_print_as_a_table() -> None:
+    torch.compiler.reset()
+    backend = fxremat.backend(inner="eager")
+    run = torch.compile(lambda x: x.sin().cos().sum(), backend=backend)
+    run(torch.ones(256, requires_grad=True)).backward()
+    head, row = str(backend.plans).splitlines()
+    assert head.split() == ["graph", "peak", "baseline", "budget", "time", "saved", "recomputed"]
+    assert row.split()[:3] == ["1", "2.0", "KiB"]
+    assert backend.plans._repr_html_().startswith("<table>")

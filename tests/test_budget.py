@@ -90,6 +90,7 @@ def test_a_budget_is_itself_hashable_and_frozen() -> None:
     ("spec", "cause", "remedy"),
     [
         (2.0, "a float is a fraction of the baseline peak", "write '2GiB' or an int for bytes"),
+        (1e9, "a float is a fraction of the baseline peak", "write '1000000000B' or an int for"),
         ("150%", "must not exceed 1", "or an int for bytes"),
         ("2.0", "must not exceed 1", "write '2GiB'"),
         (0.0, "must be above 0", "'min'"),

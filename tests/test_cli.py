@@ -250,7 +250,6 @@ def test_bench_prints_a_table(
         (["diff", "nix.json", "nix.json"], "nix.json: No such file or directory"),
         (["explain", "SAVED", "output"], "no value 'output'"),
         (["explain", "SAVED", "nix"], "the plan has no value 'nix'"),
-        (["show", "SAVED", "--html", "/nix/plan.html"], "cannot be written"),
     ],
 )
 def test_errors_are_one_line(
@@ -263,6 +262,23 @@ def test_errors_are_one_line(
     (line,) = shown.err.splitlines()
     assert line.startswith("fxremat: ")
     assert said in line
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["show", "plan.json", "--html", "/nix/plan.html"], "there is no folder /nix"),
+        (["plan", "a:b", "-o", "nix/plan.json"], "there is no folder nix"),
+        (["show", "plan.json", "--chart", "c.gif"], "a chart is an .svg or a .png file"),
+        (["bench", "a:b", "--budgets", "0.5,foo"], "budget 'foo': not a size"),
+    ],
+)
+def test_what_cannot_be_is_said_before_any_work(
+    args: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(args)
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

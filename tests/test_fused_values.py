@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from fxremat.problem.fused_values import FUSED, recompute_fused_values
+from fxremat.problem.fused_values import recompute_fused_values
 from fxremat.problem.replay import replay
 from fxremat.problem.types import Kind, Op, Phase, Problem, Value
 
 VALUES = (
     Value("given", 0, Kind.INPUT),
     Value("x", 8),
-    Value("half", 0, unsaveable=FUSED),
-    Value("exp", 0, unsaveable=FUSED),
+    Value("half", 0, unsaveable="fused", fused=True),
+    Value("exp", 0, unsaveable="fused", fused=True),
     Value("y", 8),
     Value("g1", 8),
     Value("g2", 8),
@@ -61,7 +61,11 @@ def test_further_runs_take_no_memory() -> None:
 
 def test_an_op_of_the_backward_runs_once() -> None:
     """Though what its result was computed from has been made again before that is read."""
-    values = (Value("given", 0, Kind.INPUT), Value("x", 8), Value("g1", 0, unsaveable=FUSED))
+    values = (
+        Value("given", 0, Kind.INPUT),
+        Value("x", 8),
+        Value("g1", 0, unsaveable="fused", fused=True),
+    )
     ops = (
         Op("x", (0,), (1,), 4.0),
         Op("g1", (1,), (2,), 1.0, phase=Phase.BACKWARD),
@@ -82,7 +86,7 @@ def test_a_long_chain_of_fused_values_runs_again() -> None:
     """Each is computed from the one before, and from ``x``, which is made twice."""
     length = 3_000
     values = [Value("given", 0, Kind.INPUT), Value("x", 8)]
-    values += [Value(f"f{n}", 0, unsaveable=FUSED) for n in range(length)]
+    values += [Value(f"f{n}", 0, unsaveable="fused", fused=True) for n in range(length)]
     ops = [Op("x", (0,), (1,), 1.0), Op("f0", (1,), (2,), 1.0)]
     ops += [Op(f"f{n}", (n + 1, 1), (n + 2,), 1.0) for n in range(1, length)]
     ops += [Op(f"g{n}", (length + 1, 1), (), 1.0, phase=Phase.BACKWARD) for n in range(2)]

@@ -15,7 +15,7 @@ from fxremat.frontend.fusion import SHARE, fused_values
 from fxremat.options import Options
 from fxremat.planning.planner import planner_of, reader_of
 from fxremat.planning.reapply import recall
-from fxremat.problem.fused_values import FUSED
+from fxremat.problem.types import FUSED
 from fxremat.solver.pareto import Point
 from fxremat.solver.seeds.cuts import baseline
 from passes.analysis.joint import JointGraph, Role
@@ -69,7 +69,7 @@ def test_readers_read_what_a_fused_value_is_made_of() -> None:
     graph = gelu_like()
     problem = formulate(graph, SIZING, fused=fused(graph))
     values = {v.name: v for v in problem.values}
-    assert (values["exp"].nbytes, values["exp"].unsaveable) == (0, FUSED)
+    assert (values["exp"].nbytes, values["exp"].fused) == (0, True)
     assert (values["mul"].nbytes, values["mul"].unsaveable) == (1024, "")
     (reader,) = [op for op in problem.ops if op.name == "mul"]
     assert [problem.values[v].name for v in reader.inputs] == ["half", "mm", "exp"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import fxremat
 from fxremat.base.budget import Budget
 from fxremat.base.errors import BudgetError, OptionError
 from fxremat.options import BackendOptions, Options, PlanOptions
+from tests.steps import half
 
 
 def compile_nothing(*args: Any) -> Any:
@@ -142,3 +144,25 @@ def test_the_typed_options_are_those_that_are_read() -> None:
     known = {f.name for f in fields(Options)} - {"budget"}
     assert set(BackendOptions.__optional_keys__) == known
     assert set(PlanOptions.__optional_keys__) == known - {"device"}
+
+
+def test_a_plan_brings_its_inner_compiler() -> None:
+    plan = half()
+    assert plan.context.inner == "eager"
+    assert Options.parse(plan=plan).inner == "eager"
+    assert Options.parse(plan=plan, inner="inductor").inner == "inductor"
+    other = replace(plan, context=replace(plan.context, inner="inductor"))
+    with pytest.raises(OptionError, match="made for eager, inductor; give inner="):
+        Options.parse(plan=[plan, other])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory": "80GiB"}, "fxremat.plan.model, ..., memory=..."),
+        ({"device": "h1000"}, "unknown device profile 'h1000'; did you mean 'h100'"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        fxremat.backend(**options)

@@ -40,7 +40,8 @@ def test_json_keeps_kinds() -> None:
 
 
 OLD = """{"format": 1,
- "values": [{"name": "x", "nbytes": 8, "kind": "input"}, {"name": "e", "nbytes": 8, "held": true},
+ "values": [{"name": "x", "nbytes": 8, "kind": "input"}, {"name": "e", "nbytes": 8, "held": true,
+             "unsaveable": "it is computed within the kernels that read it"},
             {"name": "d", "nbytes": 8}],
  "ops": [{"name": "fe", "inputs": [0], "outputs": [1], "seconds": 1.0, "phase": "either"},
          {"name": "back", "inputs": [1], "outputs": [2], "seconds": 1.0, "phase": "backward",
@@ -53,6 +54,7 @@ def test_files_of_older_formats_are_read(number: int) -> None:
     text = OLD if number == 1 else OLD.replace("held", "is_output").replace("either", "deferrable")
     problem = Problem.from_json(text.replace('"format": 1', f'"format": {number}'))
     assert problem.values[1].is_output
+    assert [v.fused for v in problem.values] == [False, True, False]
     assert problem.ops[0].phase is Phase.DEFERRABLE
     assert (problem.ops[1].replay_inputs, problem.ops[1].replay_workspace) == ((0,), 3)
 

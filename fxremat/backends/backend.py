@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Unpack
+from typing import Any, Never, Unpack
 
 from torch import fx
 
@@ -27,7 +27,7 @@ from fxremat.planning.assign import Room, Share
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
 from fxremat.planning.planner import Planner
-from fxremat.plans.plan import Plan
+from fxremat.plans.plan import Plan, Plans
 from fxremat.plans.words import summary
 from passes import torch_internals
 
@@ -51,7 +51,7 @@ class Backend:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.plans: list[Plan] = []
+        self.plans: Plans = Plans()
         self.timings: list[dict[str, float]] = []
         self._pending = PendingBackwards(options.budget, strict=options.on_infeasible == "raise")
         if options.dump is not None:
@@ -158,7 +158,9 @@ class Backend:
             log.info("plan, report and drawings are in %s", where)
 
 
-def backend(budget: BudgetLike = None, **options: Unpack[BackendOptions]) -> Backend:
+def backend(
+    budget: BudgetLike = None, *misplaced: Never, **options: Unpack[BackendOptions]
+) -> Backend:
     """Make a ``torch.compile`` backend that keeps the peak of a training step within a budget.
 
     The peak counts the bytes that the compiled region holds above what exists when it is entered:
@@ -167,6 +169,7 @@ def backend(budget: BudgetLike = None, **options: Unpack[BackendOptions]) -> Bac
     Args:
         budget: ``"6GiB"`` or an int (bytes); ``0.4`` or ``"40%"`` (of the peak of the plan that
             recomputes nothing); ``"min"`` (the smallest peak); None (no limit).
+        misplaced: nothing.
         options: see :class:`fxremat.options.Options`: ``inner``, ``cost``, ``device``,
             ``on_infeasible``, ``time_limit``, ``effort``, ``policy``, ``regions``, ``dump``; and,
             instead of a budget, ``strategy`` or ``plan``.
@@ -181,6 +184,13 @@ def backend(budget: BudgetLike = None, **options: Unpack[BackendOptions]) -> Bac
         >>> fxremat.backend(0.4, inner="eager")
         fxremat.backend(40% of the baseline peak, plans=0)
     """
+    if isinstance(budget, fx.GraphModule):
+        raise OptionError(
+            "backend=fxremat.backend makes a backend and is none itself; write "
+            "backend=fxremat.backend(), with a budget if you like"
+        )
+    if misplaced:
+        raise OptionError(f"{misplaced[0]!r}: options are given by name, such as inner='eager'")
     return Backend(Options.parse(budget, **options))
 
 

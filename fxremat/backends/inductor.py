@@ -34,7 +34,6 @@ from fxremat.planning.feedback import ATTEMPTS, Feedback, Round, next_feedback
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
 from fxremat.plans.plan import Plan
-from fxremat.problem.fused_values import FUSED
 from fxremat.problem.types import Kind
 
 __all__ = ["Attempt", "trains"]
@@ -122,7 +121,7 @@ class Attempt:
             return Round(self._feedback, None, 0, None)
         again = planned.split.recomputed
         names = {again.get(name, name) for name in self.compiled.kept}
-        fused = {v.name for v in planned.problem.values if v.unsaveable == FUSED}
+        fused = {v.name for v in planned.problem.values if v.fused}
         plan = self._corrected(planned.plan, peak)
         self._baseline = plan.baseline_peak
         self.planned = replace(planned, plan=plan)

@@ -145,9 +145,10 @@ def _of_fraction(fraction: float, spec: object) -> Budget:
     if not math.isfinite(fraction):
         raise BudgetError(f"budget {spec!r}: not a finite number; {_FORMS}")
     if fraction > 1:
+        size = f"'{fraction:g}GiB'" if fraction < 1024 else f"'{fraction:.0f}B'"
         raise BudgetError(
             f"budget {spec!r}: a float is a fraction of the baseline peak and must not exceed 1; "
-            f"write '{fraction:g}GiB' or an int for bytes, or None for no limit"
+            f"write {size} or an int for bytes, or None for no limit"
         )
     if fraction <= 0:
         raise BudgetError(

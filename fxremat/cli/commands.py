@@ -98,10 +98,9 @@ def explain_(args: Namespace) -> int:
 
 def bench_(args: Namespace) -> int:
     """``fxremat bench``."""
-    budgets = [b for b in args.budgets.split(",") if b]
     rows: list[Row] = []
-    runs = bench(args.target, budgets, args.inner, args.pairs)
-    for label in ("eager", *budgets):
+    runs = bench(args.target, args.budgets, args.inner, args.pairs)
+    for label in ("eager", *args.budgets):
         with _progress(args, f"measuring {label}"):
             rows.append(next(runs))
     if args.json:

@@ -16,10 +16,12 @@ import argparse
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import get_args
 
 from fxremat import __version__
-from fxremat.base.errors import RematError
+from fxremat.base.budget import Budget
+from fxremat.base.errors import BudgetError, RematError
 from fxremat.cli import commands
 from fxremat.constraints.user import VERDICTS
 from fxremat.costs.devices import NAMED
@@ -64,6 +66,30 @@ def _say(text: str) -> None:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     _say(f"warning: {message}")
+
+
+def _file(text: str) -> str:
+    if not Path(text).absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"{text}: there is no folder {Path(text).parent}; make it, or name one that is there"
+        )
+    return text
+
+
+def _chart(text: str) -> str:
+    if Path(text).suffix.lower() not in (".svg", ".png"):
+        raise argparse.ArgumentTypeError(f"{text}: a chart is an .svg or a .png file")
+    return _file(text)
+
+
+def _budgets(text: str) -> list[str]:
+    found = [b for b in text.split(",") if b]
+    try:
+        for budget in found:
+            Budget.parse(budget)
+    except BudgetError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -169,7 +195,11 @@ def _bench(kinds: object) -> None:
     )
     _add_target(made)
     made.add_argument(
-        "--budgets", default="1.0,0.5,min", metavar="B,B", help=f"separated by commas: {BUDGETS}"
+        "--budgets",
+        type=_budgets,
+        default="1.0,0.5,min",
+        metavar="B,B",
+        help=f"separated by commas: {BUDGETS}",
     )
     made.add_argument("--pairs", type=int, default=5, help="timed steps of each; 0: no times")
 
@@ -201,10 +231,12 @@ def _add_step(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _add_files(made: argparse.ArgumentParser, what: str | None) -> None:
     if what is not None:
-        made.add_argument("-o", "--output", metavar=what, help="write it to a file")
-    made.add_argument("--html", metavar="FILE", help="write a report, one HTML file")
-    made.add_argument("--dot", metavar="FILE", help="write the joint graph with the cut as DOT")
-    made.add_argument("--svg", metavar="FILE", help="write the same as a drawing")
+        made.add_argument("-o", "--output", type=_file, metavar=what, help="write it to a file")
+    made.add_argument("--html", type=_file, metavar="FILE", help="write a report, one HTML file")
     made.add_argument(
-        "--chart", metavar="FILE", help="write the memory over the step, .png or .svg"
+        "--dot", type=_file, metavar="FILE", help="write the joint graph with the cut as DOT"
+    )
+    made.add_argument("--svg", type=_file, metavar="FILE", help="write the same as a drawing")
+    made.add_argument(
+        "--chart", type=_chart, metavar="FILE", help="write the memory over the step, .png or .svg"
     )

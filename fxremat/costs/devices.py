@@ -138,12 +138,21 @@ def profile(spec: str | DeviceProfile | None, device: torch.device | str) -> Dev
             f"device profile {spec!r} is a {type(spec).__name__}; "
             "give a name, a DeviceProfile, or None to measure the device"
         )
-    if spec.lower() not in NAMED:
-        near = difflib.get_close_matches(spec.lower(), NAMED, n=1, cutoff=0)[0]
+    return NAMED[check_name(spec).lower()]
+
+
+def check_name(name: str) -> str:
+    """The name of a profile, as it was given.
+
+    Raises:
+        OptionError: if there is none of that name.
+    """
+    if name.lower() not in NAMED:
+        near = difflib.get_close_matches(name.lower(), NAMED, n=1, cutoff=0)[0]
         raise OptionError(
-            f"unknown device profile {spec!r}; did you mean {near!r}? known: {', '.join(NAMED)}"
+            f"unknown device profile {name!r}; did you mean {near!r}? known: {', '.join(NAMED)}"
         )
-    return NAMED[spec.lower()]
+    return name
 
 
 def measured(device: torch.device | str) -> DeviceProfile:

@@ -16,8 +16,7 @@ from torch import fx
 from fxremat.constraints.rules import fixed, unsaveable
 from fxremat.constraints.user import Pins, module_path
 from fxremat.problem.context import Origin
-from fxremat.problem.fused_values import FUSED
-from fxremat.problem.types import Kind, Op, Phase, Problem, Value
+from fxremat.problem.types import FUSED, Kind, Op, Phase, Problem, Value
 from passes.analysis.joint import JointGraph, Role
 from passes.node_utils import leaves
 from passes.printer import target_text, type_text
@@ -87,7 +86,7 @@ def _values(
         nbytes = 0 if kind is Kind.INPUT else sizing.storage(node.meta["val"])
         index[node.name] = len(values)
         if node.name in fused:
-            values.append(Value(node.name, 0, unsaveable=FUSED))
+            values.append(Value(node.name, 0, unsaveable=FUSED, fused=True))
         elif kind is not Kind.COMPUTED:
             values.append(Value(node.name, nbytes, kind))
         else:

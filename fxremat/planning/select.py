@@ -104,13 +104,15 @@ def _too_small(solver: PeakSolver, limit: int, least: Point) -> str:
     problem = solver.problem
     line = occupancy(problem, least.schedule)
     where = problem.ops[line.ops[line.peak_position]].name
+    workspace = line.workspace[line.peak_position]
+    beside = f" with {format_bytes(workspace)} of workspace" if workspace else ""
     live = ", ".join(
         f"{problem.values[i.value].name} ({format_bytes(i.nbytes)})"
         for i in line.at(line.peak_position)[:NAMED]
     )
     return (
         f"no plan found within {limit} bytes ({format_bytes(limit)}); the least peak found is "
-        f"{least.peak} bytes ({format_bytes(least.peak)}), while {where} runs, where the largest "
-        f"live values are {live}. Ask for at least {least.peak} bytes, for budget='min', or "
-        "shrink the batch"
+        f"{least.peak} bytes ({format_bytes(least.peak)}), while {where} runs{beside}, where the "
+        f"largest live values are {live}. Ask for at least {least.peak} bytes, for budget='min', "
+        "or shrink the batch"
     )

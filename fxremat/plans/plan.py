@@ -16,12 +16,14 @@ from fxremat.base.budget import format_bytes
 from fxremat.base.codec import Upgrade, decode, encode
 from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
+from fxremat.base.units import table
 from fxremat.plans.notebook import lines_as_table
+from fxremat.plans.notebook import table as html_table
 from fxremat.plans.parts import Decision, Parts, Prediction, upgraded_context, upgraded_parts
 from fxremat.plans.words import words
 from fxremat.problem.context import Context
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "Plans"]
 
 FORMAT = 6
 
@@ -170,3 +172,24 @@ UPGRADES: dict[int, Upgrade] = {
     **dict.fromkeys((4, 5), _upgraded),
     FORMAT: dict,
 }
+
+
+class Plans(list[Plan]):
+    """Plans of the graphs of a step, which print as a table."""
+
+    def __str__(self) -> str:
+        """A line for each plan."""
+        return table(COLUMNS, self._rows())
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook."""
+        return html_table(COLUMNS, self._rows())
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (str(number), w.peak, w.baseline, w.budget, w.time, w.saved_bytes, w.recomputed)
+            for number, w in enumerate(map(words, self), 1)
+        ]
+
+
+COLUMNS = ("graph", "peak", "baseline", "budget", "time", "saved", "recomputed")

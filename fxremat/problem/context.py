@@ -75,9 +75,10 @@ class Resident:
     def __str__(self) -> str:
         """The parts in one line."""
         state = f"{self.optimizer_name} {format_bytes(self.optimizer)}"
+        within = "" if self.accumulates else " (within the peak)"
         parts = [
             f"parameters {format_bytes(self.parameters)}",
-            f"gradients {format_bytes(self.gradients)}",
+            f"gradients {format_bytes(self.gradients)}{within}",
             *([state] if self.optimizer_name else []),
             *([f"buffers {format_bytes(self.buffers)}"] if self.buffers else []),
             f"inputs {format_bytes(self.inputs)}",

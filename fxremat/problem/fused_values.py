@@ -12,9 +12,7 @@ from collections.abc import Sequence
 
 from fxremat.problem.types import Phase, Problem
 
-__all__ = ["FUSED", "recompute_fused_values"]
-
-FUSED = "it is computed within the kernels that read it"  # why such a value may not be saved
+__all__ = ["recompute_fused_values"]
 
 
 def recompute_fused_values(problem: Problem, schedule: Sequence[int]) -> tuple[int, ...]:
@@ -24,7 +22,7 @@ def recompute_fused_values(problem: Problem, schedule: Sequence[int]) -> tuple[i
         problem: the problem.
         schedule: indices of ops in the order in which the backward runs them.
     """
-    fused = {i for i, value in enumerate(problem.values) if value.unsaveable == FUSED}
+    fused = {i for i, value in enumerate(problem.values) if value.fused}
     if not fused:
         return tuple(schedule)
     version = [0] * len(problem.values)

@@ -35,9 +35,10 @@ from typing import Any
 from fxremat.base.codec import decode, encode
 from passes.phases import Phase
 
-__all__ = ["Kind", "Op", "Phase", "Problem", "Value", "upgraded"]
+__all__ = ["FUSED", "Kind", "Op", "Phase", "Problem", "Value", "upgraded"]
 
 FORMAT = 3
+FUSED = "it is computed within the kernels that read it"  # why a fused value may not be saved
 OLD_NAMES = {"held": "is_output", "again": "replay_inputs", "again_workspace": "replay_workspace"}
 OLD_PHASES = {"early": Phase.REPLAY_SUPPORT, "either": Phase.DEFERRABLE}
 
@@ -60,6 +61,7 @@ class Value:
         kind: where it comes from.
         is_output: returned by the forward, so it lives to the end of the step and is free to save.
         unsaveable: why it may not be saved, or "".
+        fused: it is computed within the kernels that read it, and so takes no memory.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Value:
     kind: Kind = Kind.COMPUTED
     is_output: bool = False
     unsaveable: str = ""
+    fused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,8 @@ def upgraded(data: dict[str, Any]) -> dict[str, Any]:
 
     def renamed(item: dict[str, Any]) -> dict[str, Any]:
         found = {OLD_NAMES.get(name, name): given for name, given in item.items()}
+        if found.get("unsaveable") == FUSED:
+            found["fused"] = True
         phase = found.get("phase")
         return {**found, "phase": OLD_PHASES[phase]} if phase in OLD_PHASES else found
 
