@@ -148,6 +148,8 @@ class Backend:
         else:
             self.plans[place], self.timings[place] = plan, timings
         log.info("%s", summary(plan, sum(timings.values())))
+        if plan.context.guesses:
+            log.warning("%s is not known: the peak may be higher", plan.context.guesses)
         if self.options.dump is not None:
             from fxremat.inspect.dump import dump_plan
 

@@ -26,6 +26,7 @@ from fxremat.backends.plan_cache import Record, key_of
 from fxremat.base.budget import format_bytes, resolve
 from fxremat.base.errors import BudgetError
 from fxremat.constraints.user import marks_in
+from fxremat.costs import workspace
 from fxremat.costs.tensor_meta import signature
 from fxremat.frontend.analyze import external_workspaces
 from fxremat.options import Options
@@ -35,6 +36,7 @@ from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
 from fxremat.plans.plan import Plan
 from fxremat.problem.types import Kind
+from passes.node_utils import tensors_in
 
 __all__ = ["Attempt", "trains"]
 
@@ -228,7 +230,15 @@ class Attempt:
         self._marks = marks_in(graph)
 
     def _workspace(self, node: fx.Node) -> int:
-        return self._workspaces.get(signature(node), 0) if "val" in node.meta else 0
+        """What an op holds that runs as an external kernel, whatever made Inductor choose one."""
+        tensors = tensors_in(node.meta.get("val"))
+        if not tensors:
+            return 0
+        key = signature(node)
+        if key not in self._workspaces:
+            found = workspace.measure([node], tensors[0].device)
+            self._workspaces[key] = found[key].workspace if key in found else 0
+        return self._workspaces[key]
 
 
 def trains(inputs: Sequence[Any]) -> bool:

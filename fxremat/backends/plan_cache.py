@@ -28,7 +28,7 @@ from fxremat.plans.plan import FORMAT, Plan
 
 __all__ = ["Record", "key_of", "load", "store"]
 
-VERSION = "6"  # of what is planned and how code is ordered; raise it when either changes
+VERSION = "7"  # of what is planned and how code is ordered; raise it when either changes
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,14 @@ from torch.autograd.profiler import profile
 from torch.fx import Node
 
 from fxremat.costs.devices import seconds_of
-from fxremat.costs.tensor_meta import hint, outside_fakes, storage_bytes, values_given
+from fxremat.costs.tensor_meta import (
+    hint,
+    layout,
+    outside_fakes,
+    span,
+    storage_bytes,
+    values_given,
+)
 from passes.node_utils import tensors_in
 from passes.torch_internals import storage_key
 
@@ -45,11 +52,14 @@ class Measurement:
         seconds: median time of three runs, or None where it was not timed.
         out_bytes: bytes of each new storage among the outputs, in order; empty where they are
             taken to be as traced, since the op was not run.
+        known: False if the workspace is a guess: the op could not be run, or it holds more or less
+            for other values of its inputs.
     """
 
     workspace: int
     seconds: float | None = None
     out_bytes: tuple[int, ...] = ()
+    known: bool = True
 
 
 def run_all(
@@ -212,10 +222,9 @@ def _prepare(node: Node, device: torch.device) -> _Call | None:
 
 def _tensor(fake: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A real tensor of the same layout: floats in (0.1, 1), integers 0 (a valid index), bools."""
-    size, stride = [hint(s) for s in fake.shape], [hint(s) for s in fake.stride()]
-    offset = hint(fake.storage_offset())
-    span = 1 + sum((s - 1) * d for s, d in zip(size, stride, strict=True)) if all(size) else 0
-    flat = torch.empty(offset + span, dtype=fake.dtype, device=device)
+    size, stride, offset, count = layout(fake)
+    count = max(count, offset + span(size, stride))
+    flat = torch.empty(count, dtype=fake.dtype, device=device)
     if fake.dtype.is_floating_point or fake.dtype.is_complex or fake.dtype is torch.bool:
         _fill(flat)
     else:

@@ -8,7 +8,7 @@ guess where there is none, see :func:`unbounded`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,8 +30,10 @@ __all__ = [
     "hint",
     "is_symbolic",
     "is_view",
+    "layout",
     "outside_fakes",
     "signature",
+    "span",
     "storage_bytes",
     "tensors_read",
     "unbounded",
@@ -140,7 +142,11 @@ def is_view(node: Node) -> bool:
 
 
 def signature(node: Node) -> str:
-    """What the cost of a node depends on: op, sizes, strides, offsets, dtypes, devices, scalars."""
+    """What the cost of a node depends on: op, scalars, and the tensors that it reads.
+
+    Of these sizes, strides, offset, dtype and device, and what their storages have room for: an op
+    that writes into a view, made functional, returns all that the view is one of.
+    """
     inner = ",".join(_text(a) for a in node.args)
     named = ",".join(f"{k}={_text(a)}" for k, a in node.kwargs.items())
     return f"{node.target}({inner};{named}){_aliases(node)}"
@@ -162,8 +168,21 @@ def _tensor(tensor: torch.Tensor) -> str:
     head = f"{str(tensor.dtype)[6:]} {tensor.device.type}"
     if tensor.layout is not torch.strided:
         return f"{head} {tensor.layout} {[hint(s) for s in tensor.shape]}"
+    size, stride, offset, count = layout(tensor)
+    beyond = f"/{count}" if count > offset + span(size, stride) else ""
+    return f"{head}{size}{stride}+{offset}{beyond}"
+
+
+def layout(tensor: torch.Tensor) -> tuple[list[int], list[int], int, int]:
+    """Sizes, strides and offset of a tensor, and how many elements its storage has room for."""
     size, stride = [hint(s) for s in tensor.shape], [hint(s) for s in tensor.stride()]
-    return f"{head}{size}{stride}+{hint(tensor.storage_offset())}"
+    count = hint(tensor.untyped_storage().nbytes()) // tensor.element_size()
+    return size, stride, hint(tensor.storage_offset()), count
+
+
+def span(size: Sequence[int], stride: Sequence[int]) -> int:
+    """Elements from the first to the last of a tensor."""
+    return 1 + sum((s - 1) * d for s, d in zip(size, stride, strict=True)) if all(size) else 0
 
 
 def _aliases(node: Node) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from fxremat.costs import op_profiler
 from fxremat.costs.model import is_free
 from fxremat.costs.op_profiler import Measurement
 from fxremat.costs.tensor_meta import hint, signature, storage_bytes, tensors_read
+from passes.analysis.effects import OWN, communicates
 from passes.node_utils import packet, tensors_in
 from passes.torch_internals import storage_key
 
@@ -35,6 +37,11 @@ CONVOLUTIONS = frozenset(
     {aten.convolution, aten.convolution_backward, aten._convolution, aten.cudnn_convolution}
 )
 # These resize their unreduced result to a scalar, on every device, and resizing frees nothing.
+# What these hold depends on the values of their inputs: how often rows are swapped, what is chosen.
+BY_VALUES = frozenset(
+    {aten.linalg_lu, aten.linalg_lu_factor, aten.linalg_lu_factor_ex, aten.lu_unpack}
+    | {aten.linalg_lu_solve, aten.masked_scatter, aten.masked_select, aten.nonzero}
+)
 LOSSES = frozenset(
     {aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy}
 )
@@ -45,9 +52,9 @@ def measure(
 ) -> dict[str, Measurement]:
     """Measure every distinct op among ``nodes``, or read what an earlier run measured.
 
-    Ops that write into their inputs, are no plain ``aten`` or ``prims`` ops, live on another
-    device, need more than 2 GiB, or fail on the inputs made up for them are estimated; so is
-    every op where ``device`` is not on this machine or a profiler is already running.
+    Ops that write into their inputs, communicate, live on another device, need more than 2 GiB, or
+    fail on the inputs made up for them are estimated; so is every op where ``device`` is not on
+    this machine or a profiler is already running.
 
     Args:
         nodes: of an ATen graph with fake values; those that cost nothing are passed over.
@@ -72,7 +79,19 @@ def measure(
     if seen:
         new = {_digest(k): [m.workspace, m.seconds, m.out_bytes] for k, m in seen.items()}
         cache.update(name, lambda data: {"format": FORMAT, "ops": _entries(data) | new})
-    return {k: seen.get(k) or found[k] or _estimate(n) for k, n in distinct.items()}
+    return {k: _judged(n, seen.get(k) or found[k]) for k, n in distinct.items()}
+
+
+def _judged(node: Node, seen: Measurement | None) -> Measurement:
+    """What was measured, or else an estimate; both say whether they can be trusted."""
+    if seen is None:
+        return replace(_estimate(node), known=_writes(node))  # what only writes holds nothing
+    return replace(seen, known=packet(node) not in BY_VALUES)
+
+
+def _writes(node: Node) -> bool:
+    own = isinstance(node.target, torch._ops.OpOverload) and node.target.namespace in OWN
+    return own and node.target._schema.is_mutable  # type: ignore[union-attr]
 
 
 def estimate(nodes: Iterable[Node]) -> dict[str, Measurement]:
@@ -124,7 +143,7 @@ def _present(device: torch.device) -> bool:
 
 def _runnable(node: Node, device: torch.device) -> bool:
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+    if not isinstance(target, torch._ops.OpOverload) or communicates(node):
         return False
     if target._schema.is_mutable or any(a.alias_info for a in target._schema.returns):
         return False

@@ -126,7 +126,14 @@ def prepare(
         loops = _within_loops(sizing, fused, options)
         problem = within(formulate(joint, loops, pins, fused), regions)
         inner = options.inner if isinstance(options.inner, str) else "callable"
-        context = Context(problem, origins_of(joint), profile.name, inner, pins.weights)
+        context = Context(
+            problem=problem,
+            origins=origins_of(joint),
+            device=profile.name,
+            inner=inner,
+            weights=pins.weights,
+            unmeasured=tuple(n.name for n in ops if not seen.get(signature(n), NOTHING).known),
+        )
     _warn_of_guesses(joint)
     if isinstance(options.policy, tuple):
         warn_of_unmatched(joint, "policy", [p for p, _ in options.policy], names)

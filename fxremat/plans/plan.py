@@ -142,6 +142,8 @@ class Plan(Decision, Prediction):
             lines.append(
                 f"meanwhile   other graphs hold {format_bytes(self.reserved)} for their backward"
             )
+        if self.context.guesses:
+            lines.append(f"unknown     {self.context.guesses}: the peak may be higher")
         if not self.complete:
             lines.append("the search was stopped by the time limit; a longer one may do better")
         return "\n".join(lines)

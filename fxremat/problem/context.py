@@ -97,6 +97,8 @@ class Context:
         inner: what compiles the halves: "inductor", "eager" or "callable".
         weights: factor on an op's cost from the user's preferences, by name.
         resident: what the step holds besides, where that is known.
+        unmeasured: names of ops of which it is not known what they hold while they run, beside
+            inputs and outputs; they might take more than was counted.
     """
 
     problem: Problem
@@ -105,6 +107,15 @@ class Context:
     inner: str = ""
     weights: Mapping[str, float] = field(default_factory=dict)
     resident: Resident | None = None
+    unmeasured: tuple[str, ...] = ()
+
+    @cached_property
+    def guesses(self) -> str:
+        """Which ops those are, in words; empty where there are none."""
+        if not self.unmeasured:
+            return ""
+        kinds = sorted({self.origin(name).op for name in self.unmeasured})
+        return f"workspace of {len(self.unmeasured)} ops ({', '.join(kinds)})"
 
     @cached_property
     def op_index(self) -> dict[str, int]:

@@ -10,6 +10,7 @@ from passes.torch_internals import impure, run_with_rng_state
 
 __all__ = [
     "COLLECTIVE",
+    "OWN",
     "communicates",
     "draws",
     "generator",

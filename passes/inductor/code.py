@@ -17,6 +17,8 @@ from torch._inductor.codegen.wrapper import (
 )
 from torch._inductor.ir import Buffer, IRNode, MultiOutput, MultiOutputLayout, NoneLayout
 
+from passes.inductor.ops import is_external
+
 __all__ = ["Compiled", "Workspace", "workspace_of"]
 
 Workspace = Callable[[fx.Node], int]
@@ -69,8 +71,13 @@ class Compiled:
 
 
 def workspace_of(kernel: Any, workspace: Workspace) -> int:
-    """Bytes that an external kernel of Inductor holds while it runs, by the ops it stands for."""
-    return max((workspace(origin) for origin in kernel.get_origins()), default=0)
+    """Bytes that an external kernel of Inductor holds while it runs, by the ops it stands for.
+
+    Those that are known to run as such kernels are asked; where there are none, all of them.
+    """
+    origins = list(kernel.get_origins())
+    known = [node for node in origins if is_external(node)]
+    return max(map(workspace, known or origins), default=0)
 
 
 def _peak(graph: Any, inputs: dict[str, int], workspace: Workspace) -> int:
