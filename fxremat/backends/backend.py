@@ -23,7 +23,7 @@ from fxremat.base.budget import Budget, BudgetLike
 from fxremat.base.errors import OptionError
 from fxremat.distributed.rendezvous import meet
 from fxremat.options import BackendOptions, Options
-from fxremat.planning.assign import Room, Share
+from fxremat.planning.assign import Room, Share, most_saved
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
 from fxremat.planning.planner import Planner
@@ -89,12 +89,16 @@ class Backend:
         def again(share: Share) -> tuple[Callable[..., Any], Plan]:
             asked = replace(self.options, budget=Budget(nbytes=share.peak))
             mine = Room(saved=share.saved)
-            run, plan = self._compile(kept, example_inputs, asked, SingleProcess(), mine, place)
-            assert plan is not None  # it had one before
-            return run, plan
+            run, found = self._compile(kept, example_inputs, asked, SingleProcess(), mine, place)
+            assert found is not None  # it had a plan before
+            # With less to save, a plan that recomputes nothing is another one: the first is meant.
+            self.plans[place] = replace(found, baseline_peak=plan.baseline_peak)
+            return run, self.plans[place]
 
         alone = isinstance(peers, SingleProcess)
-        return self._pending.watch(CompiledGraph(run, plan, again if alone else None))
+        return self._pending.watch(
+            CompiledGraph(run, plan, most_saved(plan.context), again if alone else None)
+        )
 
     def _compile(
         self,

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from fxremat.base.budget import Budget, format_bytes, resolve
 from fxremat.base.errors import BudgetError
-from fxremat.planning.assign import Call, Share, assign, most_saved
+from fxremat.planning.assign import Call, Share, assign
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
 from passes.torch_internals import (
@@ -68,11 +68,13 @@ class CompiledGraph:
     Attributes:
         run: what it was compiled to.
         plan: its plan.
+        most: bytes that it saves when nothing is recomputed.
         again: compiles it with other limits; None where other processes would have to do the same.
     """
 
     run: Run
     plan: Plan
+    most: int
     again: Callable[[Share], tuple[Run, Plan]] | None = None
 
 
@@ -139,17 +141,22 @@ class PendingBackwards:
 
     def _enter(self, graph: CompiledGraph) -> None:
         reserved = self.reserved()
-        if not self._calls:
-            step, self._step = self._step, []
-            self._settle(step)
-        self._step.append(_Entered(graph, reserved))
-        limit = self._limit(self._step)
-        over = reserved + graph.plan.predicted_peak - limit
-        if over > 0 and reserved > graph.plan.reserved and graph.plan.graph not in self._warned:
+        done: list[_Entered] = []
+        with self._lock:
+            if not self._calls:
+                done, self._step = self._step, []
+        self._settle(done)
+        with self._lock:
+            self._step.append(_Entered(graph, reserved))
+            step = list(self._step)
+        if self.budget.nbytes is None:
+            return  # what a fraction is of is known when the step has ended
+        over = reserved + graph.plan.predicted_peak - self.budget.nbytes
+        if over > 0 and reserved and graph.plan.graph not in self._warned:
             self._warned.add(graph.plan.graph)
             warnings.warn(
                 f"the step exceeds its budget by {format_bytes(over)}: graphs that await their "
-                f"backward hold {format_bytes(reserved)}, and graph {len(self._step)} of the step "
+                f"backward hold {format_bytes(reserved)}, and graph {len(step)} of the step "
                 f"needs {format_bytes(graph.plan.predicted_peak)}; from the next step on they "
                 "share the budget, if they can",
                 stacklevel=2,
@@ -218,7 +225,7 @@ def _holdings(step: Sequence[_Entered]) -> list[tuple[int, int]]:
     """For each call what it left live beside what it saved, and what it saves at most, in bytes."""
     after = [e.reserved for e in step[1:]] + [0]
     return [
-        (max(0, later - e.reserved - e.graph.plan.saved_bytes), most_saved(e.graph.plan.context))
+        (max(0, later - e.reserved - e.graph.plan.saved_bytes), e.graph.most)
         for e, later in zip(step, after, strict=True)
     ]
 
