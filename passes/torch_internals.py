@@ -33,6 +33,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.multiprocessing.reductions import StorageWeakRef
 
 __all__ = [
+    "MEMORY_BUDGET",
     "FakeTensor",
     "FakeTensorMode",
     "StorageWeakRef",
@@ -56,6 +57,7 @@ __all__ = [
     "storage_key",
 ]
 
+MEMORY_BUDGET = "_region_activation_memory_budget"  # of torch.fx.traceback, in meta["custom"]
 TRIED_WITH = ("2.13.0",)
 
 

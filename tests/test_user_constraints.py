@@ -222,6 +222,28 @@ def test_a_region_holds_no_more_than_its_budget() -> None:
     assert held_by(plan, "exp") == 2 * 4096
 
 
+def test_torchs_own_word_for_a_region_is_heeded() -> None:
+    def deep(x: Tensor, w: Tensor) -> Tensor:
+        for _ in range(4):
+            x = (x @ w).exp().sin()
+        return x.sum()
+
+    def program(share: float) -> Program:
+        def layers(x: Tensor, w: Tensor) -> Tensor:
+            if not torch.compiler.is_compiling():  # torch refuses it in eager
+                return deep(x, w)
+            with torch.autograd.graph.region_activation_memory_budget(share):
+                return deep(x, w)
+
+        return layers
+
+    _, free = run(program(1.0))
+    _, half = run(program(0.5))
+    assert half.saved_bytes <= free.saved_bytes // 2
+    _, least = run(program(0.0))
+    assert least.saved_bytes < half.saved_bytes
+
+
 def test_two_regions_of_one_graph_have_budgets_of_their_own() -> None:
     def program(x: Tensor, w: Tensor) -> Tensor:
         with fxremat.region("4 KiB"):

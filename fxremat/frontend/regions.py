@@ -1,7 +1,7 @@
 """Budgets for parts of a graph: what a region's values hold between forward and backward.
 
-A region is what ``fxremat.region`` encloses in the model, or the modules that a pattern of the
-backend's ``regions`` names.
+A region is what ``fxremat.region`` or ``torch.autograd.graph.region_activation_memory_budget``
+encloses in the model, or the modules that a pattern of the backend's ``regions`` names.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from torch import fx
+
 from fxremat.base.budget import Budget, format_bytes, resolve
 from fxremat.base.errors import BudgetError
 from fxremat.constraints.user import REGION, matches, module_paths
 from fxremat.problem.types import Phase, Problem
 from fxremat.solver.mincut.holding import hold_at_most, saved_bytes
 from fxremat.solver.seeds.cuts import baseline
+from passes import torch_internals
 from passes.analysis.joint import JointGraph
 
 __all__ = ["Region", "regions_of", "within"]
@@ -50,12 +53,11 @@ def regions_of(joint: JointGraph, patterns: Iterable[tuple[str, Budget]]) -> lis
         if joint.phases[node.name] not in (Phase.FORWARD, Phase.DEFERRABLE):
             continue
         made = joint.makes(node)
-        mark = node.meta.get("custom", {}).get(REGION)
+        mark = _mark(node)
         if not made:
             continue
         if mark is not None:
-            name, _, text = str(mark).rpartition("\n")
-            budget = Budget() if text == "None" else Budget.parse(text)
+            name, budget = mark
             limit, values = found.setdefault(name, (budget, set()))
             if limit != budget:
                 raise BudgetError(
@@ -69,6 +71,20 @@ def regions_of(joint: JointGraph, patterns: Iterable[tuple[str, Budget]]) -> lis
                 found.setdefault(pattern, (limit, set()))[1].update(made)
                 break
     return [Region(name, budget, frozenset(v)) for name, (budget, v) in found.items()]
+
+
+def _mark(node: fx.Node) -> tuple[str, Budget] | None:
+    """Name and budget of the region that the model says a node is in; None where it says none."""
+    said = node.meta.get("custom", {})
+    if REGION in said:
+        name, _, text = str(said[REGION]).rpartition("\n")
+        return name, Budget() if text == "None" else Budget.parse(text)
+    share = said.get(torch_internals.MEMORY_BUDGET)
+    if share is None:
+        return None
+    # torch's own way to say it: 0 is what checkpointing the whole region would hold.
+    budget = Budget(fraction=float(share)) if share > 0 else Budget(smallest=True)
+    return f"region_activation_memory_budget({share})", budget
 
 
 def within(problem: Problem, regions: list[Region]) -> Problem:
