@@ -56,7 +56,6 @@ def steps(kind: str, inner: str, budget: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("kind", "inner", "budget"),
     [
-        ("broken", "eager", 450 * KIB),
         ("broken", "eager", 330 * KIB),
         ("broken", "eager", 250 * KIB),
         ("broken", "inductor", 330 * KIB),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fxremat.base.errors import RewriteError
 from fxremat.distributed.agreement import _taken
 from fxremat.frontend.analyze import prepare
 from fxremat.frontend.build import Sizing, formulate
@@ -154,7 +155,7 @@ def test_a_plan_that_saves_what_is_fused_here_can_be_read() -> None:
     order = [ops[name] for name in ("mul", "cos", "grad", "output")]
     plan = reader_of(ready).plan(Point.of(plain, order), None)
     assert {"half", "exp"} <= {value.name for value in plan.saved}
-    with pytest.raises(ValueError, match=f"half may not be saved: {FUSED}"):
+    with pytest.raises(RewriteError, match=f"half may not be saved: {FUSED}"):
         recall(planner_of(ready), [plan])
     taken = _taken(ready, plan, 0)
     assert (taken.backward_schedule, taken.predicted_peak) == (
@@ -170,7 +171,7 @@ def test_a_plan_that_saves_what_a_region_has_no_room_for_here_can_be_read() -> N
     plain = ready.unfused()
     plan = reader_of(ready).plan(Point.of(plain, baseline(plain)), None)
     assert plan.saved
-    with pytest.raises(ValueError, match="the budget of the region"):
+    with pytest.raises(RewriteError, match="the budget of the region"):
         recall(planner_of(ready), [plan])
     theirs = replace(plan, baseline_peak=plan.baseline_peak - 8, floor=plan.floor + 8)
     taken = _taken(ready, theirs, 0)

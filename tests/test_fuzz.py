@@ -169,7 +169,7 @@ def test_plans_of_random_programs(program: fx.GraphModule, decompose: bool, tent
 
 
 @pytest.mark.filterwarnings("ignore:no plan found within")
-@settings(max_examples=100, **PATIENT)  # type: ignore[arg-type]
+@settings(max_examples=40, **PATIENT)  # type: ignore[arg-type]
 @given(training_programs())
 def test_steps_of_random_programs(program: Program) -> None:
     check_step(program, of_eager(program), 0.8, 0.4, "min")

@@ -15,6 +15,7 @@ from torch._inductor.utils import fresh_cache
 import fxremat
 from fxremat.backends import plan_cache
 from fxremat.options import Options
+from fxremat.planning.assign import ALONE, Room
 from fxremat.plans.plan import Plan
 
 INFINITE = '{"plan": "{}", "margin": Infinity}'
@@ -90,24 +91,27 @@ def test_a_key_holds_all_that_a_plan_depends_on() -> None:
     x = torch.ones(4, requires_grad=True)
     plain = Options.parse(0.5)
     keys = [
-        plan_cache.key_of(captured(2), (x,), plain, 0),
-        plan_cache.key_of(captured(3), (x,), plain, 0),
-        plan_cache.key_of(captured(2), (torch.ones(4),), plain, 0),
-        plan_cache.key_of(captured(2), (x.double(),), plain, 0),
-        plan_cache.key_of(captured(2), (x,), Options.parse(0.4), 0),
-        plan_cache.key_of(captured(2), (x,), Options.parse(0.5, policy={"aten.mm": "save"}), 0),
-        plan_cache.key_of(captured(2), (x,), Options.parse(0.5, device="a100"), 0),
-        plan_cache.key_of(captured(2), (x,), Options.parse("1 MiB"), 0),
-        plan_cache.key_of(captured(2), (x,), Options.parse("1 MiB"), 7),
-        plan_cache.key_of(captured(2, module="a"), (x,), plain, 0),
-        plan_cache.key_of(captured(2, module="b"), (x,), plain, 0),
+        plan_cache.key_of(captured(2), (x,), plain, ALONE),
+        plan_cache.key_of(captured(3), (x,), plain, ALONE),
+        plan_cache.key_of(captured(2), (torch.ones(4),), plain, ALONE),
+        plan_cache.key_of(captured(2), (x.double(),), plain, ALONE),
+        plan_cache.key_of(captured(2), (x,), Options.parse(0.4), ALONE),
+        plan_cache.key_of(captured(2), (x,), Options.parse(0.5, policy={"aten.mm": "save"}), ALONE),
+        plan_cache.key_of(captured(2), (x,), Options.parse(0.5, device="a100"), ALONE),
+        plan_cache.key_of(captured(2), (x,), Options.parse("1 MiB"), ALONE),
+        plan_cache.key_of(captured(2), (x,), Options.parse("1 MiB"), Room(7)),
+        plan_cache.key_of(captured(2, module="a"), (x,), plain, ALONE),
+        plan_cache.key_of(captured(2, module="b"), (x,), plain, ALONE),
     ]
     with torch.no_grad():
-        keys.append(plan_cache.key_of(captured(2), (x,), plain, 0))
+        keys.append(plan_cache.key_of(captured(2), (x,), plain, ALONE))
     assert len(set(keys)) == len(keys)
-    assert plan_cache.key_of(captured(2), (x,), plain, 5) == keys[0]  # a fraction is of one graph
     assert (
-        plan_cache.key_of(captured(2), (x,), Options.parse(0.5, policy=lambda n: None), 0) is None
+        plan_cache.key_of(captured(2), (x,), plain, Room(5)) == keys[0]
+    )  # a fraction is of one graph
+    assert (
+        plan_cache.key_of(captured(2), (x,), Options.parse(0.5, policy=lambda n: None), ALONE)
+        is None
     )
 
 
