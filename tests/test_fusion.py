@@ -157,7 +157,7 @@ def test_a_plan_that_saves_what_is_fused_here_can_be_read() -> None:
     assert {"half", "exp"} <= {value.name for value in plan.saved}
     with pytest.raises(RewriteError, match=f"half may not be saved: {FUSED}"):
         recall(planner_of(ready), [plan])
-    taken = _taken(ready, plan, 0)
+    taken = _taken(ready, plan.parts, 0)
     assert (taken.backward_schedule, taken.predicted_peak) == (
         plan.backward_schedule,
         plan.predicted_peak,
@@ -174,7 +174,7 @@ def test_a_plan_that_saves_what_a_region_has_no_room_for_here_can_be_read() -> N
     with pytest.raises(RewriteError, match="the budget of the region"):
         recall(planner_of(ready), [plan])
     theirs = replace(plan, baseline_peak=plan.baseline_peak - 8, floor=plan.floor + 8)
-    taken = _taken(ready, theirs, 0)
+    taken = _taken(ready, theirs.parts, 0)
     assert taken == theirs
 
 
