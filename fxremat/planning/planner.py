@@ -1,6 +1,6 @@
 """Plans of one graph: what a solver finds, with its prediction and its bounds.
 
-A planner needs neither torch nor the graph, so plans can be made anew from a plan's file.
+A planner needs neither the model nor its graph, so plans can be made anew from a plan's file.
 """
 
 from __future__ import annotations
