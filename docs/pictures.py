@@ -18,14 +18,12 @@ sys.path.insert(0, str(ROOT))  # the benchmarks are no package that is installed
 import fxremat  # noqa: E402
 from benchmarks.zoo import chain, gpt  # noqa: E402
 from fxremat.base.files import write_text  # noqa: E402
-from fxremat.inspect.drawings.charts import (  # noqa: E402
-    frontier_chart,
-    save_chart,
-    timeline_chart,
-)
+from fxremat.inspect.drawings.charts import save_chart  # noqa: E402
 from fxremat.inspect.drawings.flows import flow_network  # noqa: E402
+from fxremat.inspect.drawings.frontier import frontier_chart  # noqa: E402
 from fxremat.inspect.drawings.graphs import joint_graph  # noqa: E402
 from fxremat.inspect.drawings.svg import to_svg  # noqa: E402
+from fxremat.inspect.drawings.timeline import timeline_chart  # noqa: E402
 from fxremat.plans.frontier import Frontier  # noqa: E402
 from fxremat.plans.plan import Plan  # noqa: E402
 

@@ -21,9 +21,11 @@ from fxremat.base.errors import OptionError
 from fxremat.inspect.drawings import charts, graphs
 from fxremat.inspect.drawings.dot import to_dot
 from fxremat.inspect.drawings.flows import flow_network
+from fxremat.inspect.drawings.frontier import frontier_chart
 from fxremat.inspect.drawings.levels import bands, baseline_levels, stretches
 from fxremat.inspect.drawings.style import NODES
 from fxremat.inspect.drawings.svg import to_svg
+from fxremat.inspect.drawings.timeline import timeline_chart
 from fxremat.inspect.explain import Explainer
 from fxremat.planning.planner import Planner
 from fxremat.problem.context import Context
@@ -44,7 +46,7 @@ def fields(chart: alt.LayerChart) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("by", ["kind", "module"])
 def test_the_timeline_has_the_peak_of_the_plan(by: Literal["kind", "module"]) -> None:
     line = Explainer(half()).occupancy
-    chart = charts.timeline_chart(half(), by=by)
+    chart = timeline_chart(half(), by=by)
     *rows, end = fields(chart)
     assert max(row["bytes"] for row in rows) == half().predicted_peak
     assert [row["bytes"] for row in rows] == list(line.levels)  # few ops: each stands for itself
@@ -59,7 +61,7 @@ def test_the_timeline_has_the_peak_of_the_plan(by: Literal["kind", "module"]) ->
 
 
 def test_the_frontier_has_all_plans() -> None:
-    spec = charts.frontier_chart(curve(), half()).to_dict()
+    spec = frontier_chart(curve(), half()).to_dict()
     points = next(layer for layer in spec["layer"] if layer.get("mark", {}).get("type") == "point")
     rows = json.loads(points["data"]["values"])
     ours = [row["bytes"] for row in rows if row["what"] == "fxremat"]
@@ -73,7 +75,7 @@ def test_the_frontier_has_all_plans() -> None:
 
 
 def test_labels_do_not_cover_each_other() -> None:
-    spec = charts.frontier_chart(curve(), half()).to_dict()
+    spec = frontier_chart(curve(), half()).to_dict()
     (text,) = [
         layer
         for layer in spec["layer"]
@@ -89,8 +91,8 @@ def test_labels_do_not_cover_each_other() -> None:
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
 def test_charts_are_the_same_each_time(tmp_path: Path, suffix: str) -> None:
     for name in ("one", "two"):
-        charts.save_chart(charts.timeline_chart(half()), tmp_path / f"{name}t{suffix}")
-        charts.save_chart(charts.frontier_chart(curve(), half()), tmp_path / f"{name}f{suffix}")
+        charts.save_chart(timeline_chart(half()), tmp_path / f"{name}t{suffix}")
+        charts.save_chart(frontier_chart(curve(), half()), tmp_path / f"{name}f{suffix}")
     for kind in "tf":
         one, two = ((tmp_path / f"{n}{kind}{suffix}").read_bytes() for n in ("one", "two"))
         assert one == two
@@ -98,8 +100,8 @@ def test_charts_are_the_same_each_time(tmp_path: Path, suffix: str) -> None:
 
 
 def test_charts_say_what_they_show(tmp_path: Path) -> None:
-    charts.save_chart(charts.timeline_chart(half()), tmp_path / "t.svg")
-    charts.save_chart(charts.frontier_chart(curve(), half()), tmp_path / "f.svg")
+    charts.save_chart(timeline_chart(half()), tmp_path / "t.svg")
+    charts.save_chart(frontier_chart(curve(), half()), tmp_path / "f.svg")
     timeline, frontier = ((tmp_path / f"{n}.svg").read_text() for n in "tf")
     for word in ("saved", "recomputed", "gradients", "without recomputing", "forward", "backward"):
         assert f"{word}</text>" in timeline, word
@@ -114,13 +116,14 @@ import json, sys
 from pathlib import Path
 from fxremat.plans.plan import Plan
 from fxremat.inspect.drawings import charts, flows, graphs, dot, svg
+from fxremat.inspect.drawings.timeline import timeline_chart
 folder = Path(sys.argv[1])
 plan = Plan.load(folder / "plan.json")
-charts.save_chart(charts.timeline_chart(plan), folder / "timeline.svg")
+charts.save_chart(timeline_chart(plan), folder / "timeline.svg")
 for make in (graphs.joint_graph, flows.flow_network, graphs.backward_graph):
     graph = make(plan)
     (folder / f"{graph.name}.txt").write_text(dot.to_dot(graph) + svg.to_svg(graph))
-print(json.dumps(charts.timeline_chart(plan, by="module").to_dict()))
+print(json.dumps(timeline_chart(plan, by="module").to_dict()))
 """
 
 
@@ -134,8 +137,8 @@ def test_another_process_draws_the_same(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert json.loads(done.stdout) == charts.timeline_chart(half(), by="module").to_dict()
-    charts.save_chart(charts.timeline_chart(half()), tmp_path / "here.svg")
+    assert json.loads(done.stdout) == timeline_chart(half(), by="module").to_dict()
+    charts.save_chart(timeline_chart(half()), tmp_path / "here.svg")
     assert (tmp_path / "timeline.svg").read_bytes() == (tmp_path / "here.svg").read_bytes()
     for make in (graphs.joint_graph, flow_network, graphs.backward_graph):
         graph = make(half())
@@ -143,7 +146,7 @@ def test_another_process_draws_the_same(tmp_path: Path) -> None:
 
 
 def test_charts_refuse_bad_paths(tmp_path: Path) -> None:
-    chart = charts.timeline_chart(half())
+    chart = timeline_chart(half())
     with pytest.raises(OptionError, match=r"an \.svg or a \.png"):
         charts.save_chart(chart, tmp_path / "t.pdf")
     with pytest.raises(OptionError, match="cannot be written"):
@@ -193,5 +196,5 @@ def test_a_plan_without_a_baseline_is_drawn_without_its_line(tmp_path: Path) -> 
     planner = Planner(Context(draft.done(), {}), "toy")
     plan = planner.plan(planner.solver.baseline, None)
     assert baseline_levels(Explainer(plan)) == []
-    charts.save_chart(charts.timeline_chart(plan), tmp_path / "chart.svg")
+    charts.save_chart(timeline_chart(plan), tmp_path / "chart.svg")
     assert "Memory over one step" in (tmp_path / "chart.svg").read_text()

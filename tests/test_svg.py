@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import networkx as nx
 import pytest
 
-from fxremat.inspect.drawings import graphs
+from fxremat.inspect.drawings import folding, graphs
 from fxremat.inspect.drawings.flows import flow_network
 from fxremat.inspect.drawings.layout import SPAN, layered
 from fxremat.inspect.drawings.svg import to_svg
@@ -129,7 +129,7 @@ def test_loose_parts_stand_where_they_run() -> None:
 def test_folding_keeps_all_that_crosses_the_cut() -> None:
     joint = graphs.joint_graph(half())
     cut = {v for *_, d in joint.edges(data=True) if d["kind"] == "saved" for v in d["values"]}
-    graph = graphs.folded(joint, {""})
+    graph = folding.folded(joint, {""})
     assert {n for n in graph if n.startswith("module:")} == {
         f"module:{m}:{half}" for m in ("layers", "mixes") for half in ("forward", "backward")
     }
@@ -145,12 +145,12 @@ def test_folding_keeps_all_that_crosses_the_cut() -> None:
 
 def test_inside_a_module_are_its_parts_and_what_they_touch() -> None:
     joint = graphs.joint_graph(half())
-    graph = graphs.folded(joint, {"", "layers", "layers.1"}, "layers.1")
+    graph = folding.folded(joint, {"", "layers", "layers.1"}, "layers.1")
     names = set(graph)
     assert {"module:layers.1.0:forward", "module:layers.1.1:backward"} <= names
     assert "module:mixes:forward" in names  # it reads what the module makes
     assert not any(n.startswith("module:layers.3") for n in names)
-    everything = graphs.folded(
+    everything = folding.folded(
         joint,
         {d["module"] for _, d in joint.nodes(data=True)}
         | {"", "layers", "mixes"}
@@ -163,7 +163,7 @@ def test_a_module_that_runs_twice_is_drawn_with_an_edge_back() -> None:
     origins = {n: Origin("toy", "", "again") for n in ("fa", "fc")}
     problem = chain()
     plan = plan_of(problem, just_in_time(problem, set()), origins)
-    graph = graphs.folded(graphs.joint_graph(plan), {""})
+    graph = folding.folded(graphs.joint_graph(plan), {""})
     assert graph.edges["op:fb", "module:again:forward"]["back"]
     assert not graph.edges["module:again:forward", "op:fb"]["back"]
     ET.fromstring(to_svg(graph))

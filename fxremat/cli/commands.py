@@ -175,10 +175,11 @@ def _write_files(args: Namespace, found: Plan, curve: Frontier | None) -> None:
 
         write_text(args.svg, to_svg(joint_graph(found)))
     if args.chart:
-        from fxremat.inspect.drawings import charts
+        from fxremat.inspect.drawings.charts import save_chart
+        from fxremat.inspect.drawings.frontier import frontier_chart
+        from fxremat.inspect.drawings.timeline import timeline_chart
 
-        drawn = charts.timeline_chart(found) if curve is None else charts.frontier_chart(curve)
-        charts.save_chart(drawn, args.chart)
+        save_chart(timeline_chart(found) if curve is None else frontier_chart(curve), args.chart)
 
 
 def _print_frontier(args: Namespace, found: Frontier) -> None:

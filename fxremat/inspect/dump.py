@@ -14,11 +14,13 @@ import networkx as nx
 
 from fxremat.base.errors import OptionError
 from fxremat.base.files import write_text
-from fxremat.inspect.drawings.charts import SUFFIXES, frontier_chart, save_chart, timeline_chart
+from fxremat.inspect.drawings.charts import SUFFIXES, save_chart
 from fxremat.inspect.drawings.dot import to_dot
 from fxremat.inspect.drawings.flows import flow_network
+from fxremat.inspect.drawings.frontier import frontier_chart
 from fxremat.inspect.drawings.graphs import backward_graph, forward_graph, joint_graph
 from fxremat.inspect.drawings.svg import to_svg
+from fxremat.inspect.drawings.timeline import timeline_chart
 from fxremat.inspect.explain import Explainer
 from fxremat.inspect.reports import to_html
 from fxremat.plans.frontier import Frontier

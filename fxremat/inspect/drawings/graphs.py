@@ -9,22 +9,18 @@ what it makes, ``seconds`` of one run, ``runs`` beyond what every plan must do, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 import networkx as nx
 
-from fxremat.base.budget import format_bytes
-from fxremat.base.units import count, format_seconds
+from fxremat.inspect.drawings.attributes import edge, op_kind, op_node, value_node
 from fxremat.inspect.step import PlannedStep
 from fxremat.plans.plan import Plan
 from fxremat.plans.words import headline
-from fxremat.problem.types import Kind, Op, Phase
+from fxremat.problem.types import Kind, Phase
 
-__all__ = ["backward_graph", "folded", "forward_graph", "joint_graph", "op_kind", "op_node"]
-__all__ += ["value_node"]
+__all__ = ["HALVES", "backward_graph", "forward_graph", "joint_graph"]
 
 
 def joint_graph(plan: Plan, step: PlannedStep | None = None) -> nx.DiGraph:
@@ -86,10 +82,10 @@ def _joint_edges(graph: nx.DiGraph, step: PlannedStep, index: int, runs: Sequenc
         values = list(made)
         if maker >= 0:
             tail = f"op:{step.problem.ops[maker].name}"
-            graph.add_edge(tail, head, **_edge(step, values, kinds[values[0]]))
+            graph.add_edge(tail, head, **edge(step, values, kinds[values[0]]))
             continue
         for value in values:
-            graph.add_edge(_given(graph, step, value), head, **_edge(step, [value], "given"))
+            graph.add_edge(_given(graph, step, value), head, **edge(step, [value], "given"))
 
 
 def _kind(step: PlannedStep, value: int, positions: Sequence[int]) -> str:
@@ -158,210 +154,7 @@ def _join(graph: nx.DiGraph, step: PlannedStep, tail: str, head: str, value: int
         kind = "recomputed" if again else "value"
     found = graph.edges[tail, head]["values"] if graph.has_edge(tail, head) else ()
     values = [*(step.context.value_index[v] for v in found), value]
-    graph.add_edge(tail, head, **_edge(step, values, kind))
-
-
-def folded(joint: nx.DiGraph, opened: Collection[str], within: str = "") -> nx.DiGraph:
-    """The joint graph with the ops of each module that is not opened drawn as one box in each half.
-
-    Inputs are left out. An edge that leads back, since a module runs twice, has ``back``. Boxes
-    of modules have ``fold``, the path of the module.
-
-    Args:
-        joint: what :func:`joint_graph` makes.
-        opened: paths of modules that are opened, "" among them.
-        within: path of a module: only it and what touches it is shown; "" for all.
-    """
-    members = _members(joint)
-    halves = [f"module:{within}:{half}" for half in HALVES]
-    inside = [op for half in halves for op in members.get(half, ())]
-    touching = {(t, h): d for t, h, d in joint.out_edges(inside, data=True)}
-    touching |= {(t, h): d for t, h, d in joint.in_edges(inside, data=True)}
-    place: dict[str, str] = {}
-    for node in (*inside, *(end for edge in touching for end in edge)):
-        data = joint.nodes[node]
-        if data["form"] == "op":
-            place[node] = _fold(node, data["module"], data["half"], opened)
-    edges: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for (tail, head), data in touching.items():
-        if tail in place and head in place and place[tail] != place[head]:
-            edges.setdefault((place[tail], place[head]), []).append(data)
-    graph = nx.DiGraph(name="modules", title=within or "The joint graph by module", notes=())
-    shown = set(place.values())
-    for name in members:
-        if name in shown:
-            graph.add_node(name, **_box(joint, name, members[name]))
-    order = {name: i for i, name in enumerate(graph)}
-    for (tail, head), merged in edges.items():
-        graph.add_edge(tail, head, back=order[tail] > order[head], **_merged(merged))
-    return graph
-
-
-@lru_cache(maxsize=1)
-def _members(joint: nx.DiGraph) -> dict[str, list[str]]:
-    """The ops of each module in each half, and each op by itself, in the order of the graph."""
-    found: dict[str, list[str]] = {}
-    for node, data in joint.nodes(data=True):
-        if data["form"] == "op":
-            found.setdefault(node, []).append(node)
-            for module in ("", *_prefixes(data["module"])):
-                found.setdefault(f"module:{module}:{data['half']}", []).append(node)
-    return found
-
-
-def _prefixes(module: str) -> list[str]:
-    """A module and all that it is part of, the outermost first."""
-    parts = module.split(".") if module else []
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
-
-
-def _fold(node: str, module: str, half: str, opened: Collection[str]) -> str:
-    """The outermost module around an op that is not opened, or the op itself."""
-    closed = next((m for m in _prefixes(module) if m not in opened), "")
-    return f"module:{closed}:{half}" if closed else node
-
-
-def _box(joint: nx.DiGraph, name: str, members: Sequence[str]) -> dict[str, Any]:
-    """The attributes of a box that stands for some ops of one half."""
-    if not name.startswith("module:"):
-        return dict(joint.nodes[name])
-    module, half = name.removeprefix("module:").rsplit(":", 1)
-    ops = [joint.nodes[m] for m in members]
-    seconds = sum(d["seconds"] for d in ops)
-    again = sum(d["seconds"] * d["runs"] for d in ops)
-    kinds = [k for k in ("recomputed", "saved", half) if any(d["kind"] == k for d in ops)]
-    more = f", {format_seconds(again)} again" if again else ""
-    facts = f"{format_seconds(seconds)}{more}"
-    return {
-        "label": module,
-        "form": "op",
-        "kind": kinds[0] if kinds else half,
-        "bytes": sum(d["bytes"] for d in ops),
-        "seconds": seconds,
-        "runs": sum(d["runs"] for d in ops),
-        "module": module,
-        "half": half,
-        "fold": module,
-        "facts": facts,
-        "tip": f"{count(len(ops), 'op')} of the {half}\n{facts}",
-    }
-
-
-def _merged(edges: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The attributes of an edge that stands for several, of the kind that matters most."""
-    order = ("saved", "held", "recomputed", "value")
-    kind, *_ = sorted((d["kind"] for d in edges), key=order.index)
-    sizes = {d["values"]: d["bytes"] for d in edges if d["kind"] == kind}
-    values = tuple(dict.fromkeys(v for names in sizes for v in names))
-    nbytes = sum(sizes.values())
-    named = ", ".join(values[:6]) + (f", {len(values) - 6} more" if len(values) > 6 else "")
-    return {
-        "values": values,
-        "bytes": nbytes,
-        "kind": kind,
-        "cut": kind in ("saved", "held"),
-        "facts": format_bytes(nbytes),
-        "tip": f"{kind}: {format_bytes(nbytes)} in {count(len(values), 'value')}\n{named}",
-    }
-
-
-# Attributes of nodes and edges.
-
-
-def op_kind(step: PlannedStep, index: int) -> str:
-    """The kind of an op, in the words of :data:`fxremat.inspect.drawings.style.NODES`."""
-    op = step.problem.ops[index]
-    made = [step.problem.values[v] for v in op.outputs]
-    if op.phase is Phase.BACKWARD:
-        return "gradient" if step.returned.intersection(op.outputs) else "backward"
-    if index in step.runs:
-        return "recomputed"
-    if any(v in step.handed_on and not step.problem.values[v].is_output for v in op.outputs):
-        return "saved"
-    if any(v.is_output for v in made):
-        return "output"
-    if op.phase is Phase.FORWARD or index in step.in_forward:
-        return "forward"
-    return "late" if index in step.in_backward else "unused"
-
-
-def op_node(step: PlannedStep, index: int, kind: str = "", **more: Any) -> dict[str, Any]:
-    """Attributes of a node that stands for an op."""
-    op = step.problem.ops[index]
-    nbytes = sum(step.problem.values[v].nbytes for v in op.outputs)
-    runs, time = step.runs.get(index, 0), format_seconds(op.seconds)
-    costs = f"{format_bytes(nbytes)}, {time}" if nbytes else time
-    again = f"runs again {count(runs, 'time')}" if runs else ""
-    return {
-        "label": op.name,
-        "form": "op",
-        "kind": kind or op_kind(step, index),
-        "bytes": nbytes,
-        "seconds": op.seconds,
-        "runs": runs,
-        "module": step.context.origin(op.name).module,
-        "facts": f"{format_bytes(nbytes)}, {time}",
-        "tip": _tip(step, op.name, costs, again, _why(step, op)),
-        **more,
-    }
-
-
-def _why(step: PlannedStep, op: Op) -> str:
-    """Why an op's results are saved or recomputed."""
-    if not op.outputs or op.phase is Phase.BACKWARD:
-        return ""
-    return _reason(step, min(op.outputs, key=lambda v: v not in step.handed_on))
-
-
-def _reason(step: PlannedStep, value: int) -> str:
-    return step.decisions[step.problem.values[value].name].reason
-
-
-def value_node(step: PlannedStep, index: int, kind: str = "", **more: Any) -> dict[str, Any]:
-    """Attributes of a node that stands for a value."""
-    value = step.problem.values[index]
-    origin = step.context.origin(value.name)
-    computed, size = value.kind is Kind.COMPUTED, format_bytes(value.nbytes)
-    plain = ("output" if value.is_output else "saved") if computed else str(value.kind)
-    return {
-        "label": value.name,
-        "form": "value",
-        "kind": kind or plain,
-        "bytes": value.nbytes,
-        "seconds": 0.0,
-        "runs": 0,
-        "module": origin.module,
-        "facts": size if computed else origin.shape,
-        "tip": _tip(step, value.name, size if value.nbytes else "", _reason(step, index)),
-        **more,
-    }
-
-
-def _tip(step: PlannedStep, name: str, *said: str) -> str:
-    """All that is known of a node besides its label, in lines."""
-    origin = step.context.origin(name)
-    lines = [
-        f"{origin.op} -> {origin.shape}" if origin.shape else origin.op,
-        f"in {origin.module}" if origin.module else "",
-        f"at {origin.source}" if origin.source else "",
-        *said,
-    ]
-    return "\n".join(line for line in lines if line)
-
-
-def _edge(step: PlannedStep, values: Sequence[int], kind: str) -> dict[str, Any]:
-    """Attributes of an edge that stands for values that one op makes and another one reads."""
-    names = tuple(step.problem.values[v].name for v in values)
-    nbytes = sum(step.problem.values[v].nbytes for v in values)
-    why = _reason(step, values[0]) if kind in ("saved", "recomputed", "held") else ""
-    return {
-        "values": names,
-        "bytes": nbytes,
-        "kind": kind,
-        "cut": kind in ("saved", "held"),
-        "facts": format_bytes(nbytes),
-        "tip": "\n".join(line for line in (", ".join(names), format_bytes(nbytes), why) if line),
-    }
+    graph.add_edge(tail, head, **edge(step, values, kind))
 
 
 def _empty(name: str, title: str, plan: Plan) -> nx.DiGraph:

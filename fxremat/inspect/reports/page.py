@@ -11,9 +11,11 @@ from markupsafe import Markup
 
 from fxremat.base.budget import format_bytes
 from fxremat.base.units import format_seconds
-from fxremat.inspect.drawings.charts import frontier_chart, timeline_chart
-from fxremat.inspect.drawings.graphs import folded, joint_graph
+from fxremat.inspect.drawings.folding import folded, prefixes
+from fxremat.inspect.drawings.frontier import frontier_chart
+from fxremat.inspect.drawings.graphs import joint_graph
 from fxremat.inspect.drawings.svg import to_svg
+from fxremat.inspect.drawings.timeline import timeline_chart
 from fxremat.inspect.explain import Explainer
 from fxremat.inspect.step import Choice
 from fxremat.inspect.templates import fill
@@ -127,8 +129,7 @@ def _modules(explainer: Explainer) -> dict[str, Markup]:
     paths = [path for _, path in joint.nodes(data="module") if path]
     parents: dict[str, None] = {}  # a set in order
     for path in paths:
-        parts = path.split(".")
-        parents |= dict.fromkeys(".".join(parts[:i]) for i in range(1, len(parts) + 1))
+        parents |= dict.fromkeys(prefixes(path))
     opened, level = {""}, [p for p in parents if "." not in p]
     rows = len(level)
     while level:  # opened level by level while they stay few
@@ -139,9 +140,7 @@ def _modules(explainer: Explainer) -> dict[str, Markup]:
         level, rows = below, rows + len(below)
     drawn = {"": Markup(to_svg(folded(joint, opened), bare=True))}
     for path in parents:
-        parts = path.split(".")
-        around = {"", *(".".join(parts[:i]) for i in range(1, len(parts) + 1))}
-        drawn[path] = Markup(to_svg(folded(joint, around, path), bare=True))
+        drawn[path] = Markup(to_svg(folded(joint, {"", *prefixes(path)}, path), bare=True))
     return drawn
 
 
