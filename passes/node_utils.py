@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 __all__ = [
     "arguments_where",
     "flat_outputs",
+    "is_tangent",
     "leaves",
     "mutated_arguments",
     "nodes_in",
@@ -60,6 +61,11 @@ def arguments_where(node: fx.Node, holds: Callable[[torch.Argument], bool]) -> l
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors in a traced value: a tensor, or nested tuples with anything else between."""
     return [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
+
+
+def is_tangent(node: fx.Node) -> bool:
+    """Whether a node is what the backward is called with, as AOTAutograd names it."""
+    return node.op == "placeholder" and "tangents" in str(node.target)
 
 
 def flat_outputs(graph: fx.Graph) -> list[Any]:

@@ -114,10 +114,10 @@ def test_by_hand() -> None:
     calls = [Call(0, 0), Call(1, 0)]
     most = sum(planner.plan(planner.solver.baseline, None).saved[i].nbytes for i in range(1))
     assert most > 0
-    shares, _ = assign(calls, [planner, planner], 10 * free)
+    shares, _ = assign(calls, [planner.context] * 2, 10 * free)
     assert shares is not None
     assert shares[1] == Share(10 * free - (shares[0].saved or 0), None)
-    none, needed = assign(calls, [planner, planner], 1)
+    none, needed = assign(calls, [planner.context] * 2, 1)
     assert none is None
-    again, _ = assign(calls, [planner, planner], needed)
+    again, _ = assign(calls, [planner.context] * 2, needed)
     assert again is not None

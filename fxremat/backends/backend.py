@@ -23,7 +23,7 @@ from fxremat.base.budget import Budget, BudgetLike
 from fxremat.base.errors import OptionError
 from fxremat.distributed.rendezvous import meet
 from fxremat.options import BackendOptions, Options
-from fxremat.planning.assign import Room, Share, most_saved
+from fxremat.planning.assign import Room, Share
 from fxremat.planning.peers import Peers, SingleProcess
 from fxremat.planning.pipeline import Planned, plan_joint
 from fxremat.planning.planner import Planner
@@ -96,9 +96,7 @@ class Backend:
             return run, self.plans[place]
 
         alone = isinstance(peers, SingleProcess)
-        return self._pending.watch(
-            CompiledGraph(run, plan, most_saved(plan.context), again if alone else None)
-        )
+        return self._pending.watch(CompiledGraph(run, plan, again if alone else None))
 
     def _compile(
         self,

@@ -104,13 +104,13 @@ class Attempt:
         if self.excess <= 0:
             self._keep()
             return True
+        if self._room.shared:  # the step's graphs are given shares once all are known
+            return True
         message = (
             f"no plan found that Inductor compiles to within {limit} bytes "
             f"({format_bytes(limit or 0)}); the last of {ATTEMPTS} needs {peak} bytes. "
             "Ask for more, for budget='min', or use inner='eager'"
         )
-        if self._room.shared:
-            return True
         if self.options.on_infeasible == "raise":
             raise BudgetError(message, asked=limit, least=peak)
         warnings.warn(message, stacklevel=2)

@@ -10,6 +10,7 @@ come from a cache.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import warnings
 import weakref
@@ -22,8 +23,7 @@ from torch.utils import _pytree as pytree
 
 from fxremat.base.budget import Budget, format_bytes, resolve
 from fxremat.base.errors import BudgetError
-from fxremat.planning.assign import Call, Share, assign
-from fxremat.planning.planner import Planner
+from fxremat.planning.assign import Call, Share, assign, most_saved
 from fxremat.plans.plan import Plan
 from passes.torch_internals import (
     FakeTensor,
@@ -68,14 +68,24 @@ class CompiledGraph:
     Attributes:
         run: what it was compiled to.
         plan: its plan.
-        most: bytes that it saves when nothing is recomputed.
         again: compiles it with other limits; None where other processes would have to do the same.
+        first: its first plan, made without such limits.
+        number: no other graph has it.
     """
 
     run: Run
     plan: Plan
-    most: int
     again: Callable[[Share], tuple[Run, Plan]] | None = None
+    first: Plan = field(init=False)
+    number: int = field(init=False, default_factory=itertools.count().__next__)
+
+    def __post_init__(self) -> None:
+        self.first = self.plan
+
+    @functools.cached_property
+    def most(self) -> int:
+        """Bytes that it saves when nothing is recomputed."""
+        return most_saved(self.first.context)
 
 
 @dataclass(frozen=True)
@@ -162,32 +172,22 @@ class PendingBackwards:
                 stacklevel=2,
             )
 
-    def _limit(self, step: Sequence[_Entered]) -> int:
-        """The budget of a step in bytes; a fraction is of what it takes without recomputing."""
-        held, baseline = 0, 0
-        for entered, (returned, most) in zip(step, _holdings(step), strict=True):
-            baseline = max(baseline, held + entered.graph.plan.baseline_peak)
-            held += returned + most
-        return resolve(self.budget, baseline).nbytes or 0
-
     def _settle(self, step: Sequence[_Entered]) -> None:
         """Give the graphs of a step that was above the budget limits with which it keeps it."""
-        if len(step) < 2 or len({e.thread for e in step}) > 1:
+        key = tuple(e.graph.number for e in step)
+        if len(step) < 2 or key in self._settled or len({e.thread for e in step}) > 1:
             return
-        graphs = list({id(e.graph): e.graph for e in step}.values())
-        key = tuple(id(e.graph) for e in step)
-        limit = self._limit(step)
+        left = _left_live(step)
+        limit = resolve(self.budget, _baseline(step, left)).nbytes or 0
         over = any(e.reserved + e.graph.plan.predicted_peak > limit for e in step)
         fraction = self.budget.fraction is not None  # now it is known what of
-        if not (over or fraction) or key in self._settled or any(g.again is None for g in graphs):
+        graphs = list({e.graph.number: e.graph for e in step}.values())
+        if not (over or fraction) or any(g.again is None for g in graphs):
             return
         self._settled.add(key)
-        place = {id(g): i for i, g in enumerate(graphs)}
-        calls = [
-            Call(place[id(e.graph)], returned)
-            for e, (returned, _) in zip(step, _holdings(step), strict=True)
-        ]
-        shares, needed = assign(calls, [Planner.of(g.plan) for g in graphs], limit)
+        place = {g.number: i for i, g in enumerate(graphs)}
+        calls = [Call(place[number], more) for number, more in zip(key, left, strict=True)]
+        shares, needed = assign(calls, [g.plan.context for g in graphs], limit)
         if shares is not None:
             for graph, share in zip(graphs, shares, strict=True):
                 assert graph.again is not None
@@ -221,13 +221,22 @@ class PendingBackwards:
             self._calls = [call for call in self._calls if not call.fake]
 
 
-def _holdings(step: Sequence[_Entered]) -> list[tuple[int, int]]:
-    """For each call what it left live beside what it saved, and what it saves at most, in bytes."""
+def _left_live(step: Sequence[_Entered]) -> list[int]:
+    """Bytes that each call of a step left live beside what its graph saved."""
     after = [e.reserved for e in step[1:]] + [0]
     return [
-        (max(0, later - e.reserved - e.graph.plan.saved_bytes), e.graph.most)
+        max(0, later - e.reserved - e.graph.plan.saved_bytes)
         for e, later in zip(step, after, strict=True)
     ]
+
+
+def _baseline(step: Sequence[_Entered], left: Sequence[int]) -> int:
+    """Peak in bytes of a step that recomputes nothing."""
+    held, baseline = 0, 0
+    for entered, more in zip(step, left, strict=True):
+        baseline = max(baseline, held + entered.graph.first.baseline_peak)
+        held += more + entered.graph.most
+    return baseline
 
 
 def _node(output: torch.Tensor) -> Any:

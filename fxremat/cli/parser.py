@@ -77,7 +77,9 @@ def _file(text: str) -> str:
 
 
 def _chart(text: str) -> str:
-    if Path(text).suffix.lower() not in (".svg", ".png"):
+    from fxremat.inspect.drawings.charts import SUFFIXES  # slow to import
+
+    if Path(text).suffix.lower() not in SUFFIXES:
         raise argparse.ArgumentTypeError(f"{text}: a chart is an .svg or a .png file")
     return _file(text)
 

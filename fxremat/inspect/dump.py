@@ -51,7 +51,7 @@ def dump_plan(
 
     Args:
         folder: where the new folder comes; made if it is not there.
-        plan: a plan with its context.
+        plan: the plan.
         forward: text of the forward's graph.
         backward: text of the backward's graph.
         joint: text of the joint graph.
@@ -61,7 +61,7 @@ def dump_plan(
         The new folder.
 
     Raises:
-        OptionError: if the folder cannot be written, or the plan has no context.
+        OptionError: if the folder cannot be written.
     """
     plan.context  # noqa: B018 (raises before anything is written)
     parent = Path(folder)

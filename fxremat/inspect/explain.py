@@ -60,7 +60,7 @@ def explain(plan: Plan, name: str | None = None) -> str:
     """Why a value is saved or recomputed, and what it would take to do otherwise.
 
     Args:
-        plan: a plan with its context.
+        plan: the plan.
         name: a value or an op of the plan; None tells of the peak, of what is live there, and
             of what more memory would be worth. The graph is planned anew a few times.
 
@@ -75,10 +75,7 @@ class Explainer(PlannedStep):
     """Answers questions about one plan, also of what else there could be.
 
     Args:
-        plan: a plan with its context.
-
-    Raises:
-        OptionError: if the plan has no context.
+        plan: the plan.
     """
 
     @cached_property

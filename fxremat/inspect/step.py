@@ -70,10 +70,7 @@ class PlannedStep:
     """A step as a plan runs it; ops and values are told by their index in the problem.
 
     Args:
-        plan: a plan with its context.
-
-    Raises:
-        OptionError: if the plan has no context.
+        plan: the plan.
     """
 
     def __init__(self, plan: Plan) -> None:

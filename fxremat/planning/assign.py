@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan
 from fxremat.problem.context import Context
 from fxremat.problem.types import Problem
@@ -55,8 +54,8 @@ class Share:
 
     def suits(self, plan: Plan) -> bool:
         """Whether a plan keeps the limits, and recomputes nothing that it need not."""
-        kept = plan.predicted_peak <= self.peak and plan.saved_bytes <= (self.saved or 2**62)
-        return kept and not plan.recomputed
+        fits = self.saved is None or plan.saved_bytes <= self.saved
+        return fits and plan.predicted_peak <= self.peak and not plan.recomputed
 
 
 def most_saved(context: Context) -> int:
@@ -67,9 +66,12 @@ def most_saved(context: Context) -> int:
 
 def hold(context: Context, saved: int) -> Context:
     """The context of a graph that may save so many bytes at most."""
+    return replace(context, problem=_held(context, saved)[0])
+
+
+def _held(context: Context, saved: int) -> tuple[Problem, int]:
     problem = context.problem
-    narrowed, _ = hold_at_most(problem, range(len(problem.values)), saved, WHY)
-    return replace(context, problem=narrowed)
+    return hold_at_most(problem, range(len(problem.values)), saved, WHY)
 
 
 @dataclass(frozen=True)
@@ -94,42 +96,35 @@ ALONE = Room()
 class _Graph:
     """One graph, at several limits on what it saves."""
 
-    def __init__(self, planner: Planner) -> None:
-        self.problem = planner.context.priced
-        self.inside = range(len(self.problem.values))
-        self.most = saved_bytes(self.problem, baseline(self.problem), self.inside)
-        _, self.least = hold_at_most(self.problem, self.inside, 0, WHY)
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.most = most_saved(context)
+        _, self.least = _held(context, 0)
         self._solvers: dict[int | None, PeakSolver] = {}
 
     def solver(self, saved: int | None) -> PeakSolver:
         """The solver of the plans that save so much at most."""
-        if saved is None or saved >= self.most:
-            saved = None
         if saved not in self._solvers:
-            self._solvers[saved] = PeakSolver(self._narrowed(saved), 0.0)
+            narrowed = self.context if saved is None else hold(self.context, saved)
+            self._solvers[saved] = PeakSolver(narrowed.priced, 0.0)
         return self._solvers[saved]
-
-    def _narrowed(self, saved: int | None) -> Problem:
-        if saved is None:
-            return self.problem
-        return hold_at_most(self.problem, self.inside, saved, WHY)[0]
 
 
 def assign(
-    calls: Sequence[Call], planners: Sequence[Planner], budget: int
+    calls: Sequence[Call], contexts: Sequence[Context], budget: int
 ) -> tuple[list[Share] | None, int]:
     """Limits of each graph with which a step keeps its budget.
 
     Args:
         calls: the forwards of a step, in order; the backwards run in reverse.
-        planners: of each graph.
+        contexts: of each graph.
         budget: bytes that the step may hold.
 
     Returns:
         The limits of each graph, or None if nothing was found; and the bytes that the step needs
         when each graph saves as little as it can.
     """
-    graphs = [_Graph(p) for p in planners]
+    graphs = [_Graph(c) for c in contexts]
 
     def shares(room: float) -> list[Share]:
         saved = [round(g.least + room * (g.most - g.least)) for g in graphs]

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 from torch.types import py_sym_types
 
-from passes.node_utils import mutated_arguments, tensors_in
+from passes.node_utils import is_tangent, mutated_arguments, tensors_in
 from passes.torch_internals import impure, only_views, storage_key
 
 __all__ = ["Role", "roles_of"]
@@ -55,7 +55,7 @@ def _role(node: fx.Node, value: Any, roles: dict[str, Role], owner: dict[int, st
     if node.op == "placeholder":
         if not isinstance(value, torch.Tensor):
             return Role.SIZE if isinstance(value, torch.SymInt) else Role.CONSTANT
-        return Role.TANGENT if "tangents" in str(node.target) else Role.INPUT
+        return Role.TANGENT if is_tangent(node) else Role.INPUT
     if node.op == "get_attr":
         return Role.INPUT if isinstance(value, torch.Tensor) else Role.CONSTANT
     if node.op == "output":

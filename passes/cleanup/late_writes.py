@@ -21,7 +21,7 @@ import torch
 from torch import fx
 
 from passes.errors import GraphError
-from passes.node_utils import flat_outputs
+from passes.node_utils import flat_outputs, is_tangent
 from passes.torch_internals import copied
 
 __all__ = ["put_late_writes_last"]
@@ -58,8 +58,7 @@ def _late(graph: fx.Graph) -> set[fx.Node]:
     """What depends on a tangent."""
     found: set[fx.Node] = set()
     for node in graph.nodes:
-        tangent = node.op == "placeholder" and "tangents" in str(node.target)
-        if tangent or (node.op != "output" and not found.isdisjoint(node.all_input_nodes)):
+        if is_tangent(node) or (node.op != "output" and not found.isdisjoint(node.all_input_nodes)):
             found.add(node)
     return found
 

@@ -6,11 +6,7 @@ __all__ = ["to_dot"]
 
 
 def to_dot(plan: Plan) -> str:
-    """The joint graph with the cut, as text for graphviz.
-
-    Raises:
-        OptionError: if the plan has no context.
-    """
+    """The joint graph with the cut, as text for graphviz."""
     from fxremat.inspect.drawings import dot, graphs  # not needed to train
 
     return dot.to_dot(graphs.joint_graph(plan))

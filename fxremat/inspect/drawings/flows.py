@@ -33,11 +33,8 @@ def flow_network(plan: Plan, step: Explainer | None = None) -> nx.DiGraph:
     the backward's sake (REPLAY_SUPPORT ops, hoisted ones), and when bytes are live.
 
     Args:
-        plan: a plan with its context.
+        plan: the plan.
         step: what has been read off the plan already.
-
-    Raises:
-        OptionError: if the plan has no context.
     """
     step = step or Explainer(plan)
     problem = step.context.priced

@@ -30,11 +30,8 @@ def joint_graph(plan: Plan, step: PlannedStep | None = None) -> nx.DiGraph:
     backward, or an op that it runs again, reads the saved copy of a computed value there.
 
     Args:
-        plan: a plan with its context.
+        plan: the plan.
         step: what the plan runs, if that has been read off it already.
-
-    Raises:
-        OptionError: if the plan has no context.
     """
     step = step or PlannedStep(plan)
     graph = _empty("joint", "Joint graph: what is saved, what is recomputed", plan)

@@ -44,12 +44,9 @@ def timeline_chart(
     The chart has the parameters ``axis``, "op" or "time", and ``cursor``, a place on that axis.
 
     Args:
-        plan: a plan with its context.
+        plan: the plan.
         step: what the plan runs, if that has been read off it already.
         by: whether bytes are stacked by why they are live, or by the module that makes them.
-
-    Raises:
-        OptionError: if the plan has no context.
     """
     step = step or PlannedStep(plan)
     unit, scale = unit_of(max(plan.baseline_peak, plan.predicted_peak))

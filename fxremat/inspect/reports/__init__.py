@@ -24,7 +24,7 @@ def write_report(plan: Plan, path: str | PathLike[str], frontier: Frontier | Non
         frontier: drawn beside the plan, if given.
 
     Raises:
-        OptionError: if the plan has no context, or the file cannot be written.
+        OptionError: if the file cannot be written.
     """
     write_text(path, to_html(plan, frontier))
 
@@ -45,9 +45,6 @@ def to_html(
         title: of the page.
         worth: search for what a little more memory would be worth, which takes seconds.
         explainer: of that plan, if there is one already: it keeps what it has worked out.
-
-    Raises:
-        OptionError: if the plan has no context.
     """
     from fxremat.inspect.explain import Explainer
     from fxremat.inspect.reports.page import page  # needs libraries that training does not
