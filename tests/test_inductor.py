@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 from torch._inductor.utils import fresh_cache
 
 import fxremat
 from fxremat.backends import plan_cache
 from fxremat.planning.feedback import ATTEMPTS, Feedback, Round, next_feedback
+from tests.marked_programs import marked
 from tests.small import BUDGETS, compiled, made, make, measure, step
 
 # Inductor warns of what it does not find on this machine; that is not under test.
@@ -147,13 +147,7 @@ def test_a_budget_that_no_code_meets_is_refused(monkeypatch: pytest.MonkeyPatch)
 def test_marks_are_heeded_under_inductor() -> None:
     """Inductor drops aliases, those that carry a mark among them, before the graph is split."""
 
-    def program(x: Tensor, w: Tensor) -> Tensor:
-        for at in range(3):
-            x = (x @ w).exp()
-            x = fxremat.recompute(x) if at == 1 else x
-            x = x.sin()
-        return x.sum()
-
+    program = marked(fxremat.recompute, 3)
     torch.compiler.reset()
     backend = fxremat.backend(None)
     x, w = torch.randn(64, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 from torch.nn import functional
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -18,44 +17,7 @@ from torch.utils.checkpoint import (
 
 import fxremat
 from fxremat.base.errors import BudgetError, InfeasibleError, OptionError
-from fxremat.plans.plan import Plan
-
-Program = Callable[[Tensor, Tensor], Tensor]
-
-
-def run(program: Program, budget: object = None, **options: Any) -> tuple[list[Tensor], Plan]:
-    """Loss and gradients of a step, and its plan; held against eager."""
-    backend = fxremat.backend(budget, inner="eager", **options)
-    found = []
-    for used in (program, torch.compile(program, backend=backend, fullgraph=True)):
-        torch.compiler.reset()
-        torch.manual_seed(0)
-        x, w = torch.randn(64, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
-        loss = used(x, w)
-        loss.backward()
-        assert x.grad is not None
-        assert w.grad is not None
-        found.append([loss.detach(), x.grad, w.grad])
-    torch.testing.assert_close(found[1], found[0])
-    (plan,) = backend.plans
-    return found[1], plan
-
-
-def failure(program: Program, **options: Any) -> BaseException:
-    with pytest.raises(Exception, match="raised") as caught:
-        run(program, **options)
-    inner: BaseException = caught.value.inner_exception  # type: ignore[attr-defined]
-    return inner
-
-
-def saved(plan: Plan) -> set[str]:
-    return {s.name for s in plan.saved}
-
-
-def layers(x: Tensor, w: Tensor) -> Tensor:
-    for _ in range(4):
-        x = (x @ w).tanh().exp().sin()
-    return x.sum()
+from tests.marked_programs import failure, layers, marked, run, saved, stacked
 
 
 def test_a_value_is_recomputed_although_there_is_room() -> None:
@@ -69,15 +31,8 @@ def test_a_value_is_recomputed_although_there_is_room() -> None:
 
 
 def test_a_value_is_saved_although_the_budget_is_the_least() -> None:
-    def program(x: Tensor, w: Tensor) -> Tensor:
-        for at in range(4):
-            x = (x @ w).exp()
-            x = fxremat.save(x) if at == 1 else x
-            x = x.sin()
-        return x.sum()
-
     _, free = run(layers, "min")
-    _, plan = run(program, "min")
+    _, plan = run(marked(fxremat.save, 4), "min")
     assert "exp_1" in saved(plan)
     assert "exp_1" not in plan.recomputed
     assert plan.predicted_peak >= free.predicted_peak
@@ -112,24 +67,12 @@ def test_a_table_goes_by_op_path_and_name() -> None:
 
 
 def test_a_table_goes_by_the_path_of_the_module() -> None:
-    net = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(3)))
-
-    def program(x: Tensor, w: Tensor) -> Tensor:
-        y: Tensor = net(x @ w)
-        return y.sum()
-
-    _, plan = run(program, policy={"1.0": "recompute"})
+    _, plan = run(stacked(3), policy={"1.0": "recompute"})
     assert plan.recomputed == ("addmm_1",)
 
 
 def test_a_path_means_the_modules_within_too() -> None:
-    net = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(3)))
-
-    def program(x: Tensor, w: Tensor) -> Tensor:
-        y: Tensor = net(x @ w)
-        return y.sum()
-
-    _, plan = run(program, policy={"[01]": "recompute"})
+    _, plan = run(stacked(3), policy={"[01]": "recompute"})
     assert set(plan.recomputed) == {"addmm", "gelu", "addmm_1", "gelu_1"}
 
 
@@ -198,97 +141,6 @@ def test_policies_of_checkpoint(policy: CheckpointPolicy) -> None:
     assert not [n for n in plan.recomputed if n.startswith("mm")]
 
 
-def held_by(plan: Plan, prefix: str) -> int:
-    return sum(s.nbytes for s in plan.saved if s.name.startswith(prefix))
-
-
-def test_a_region_holds_no_more_than_its_budget() -> None:
-    """Four exp of 4 KiB are saved without budgets, two of them with half of that."""
-
-    def program(share: float) -> Program:
-        def layers(x: Tensor, w: Tensor) -> Tensor:
-            for _ in range(4):
-                x = x @ w
-                with fxremat.region(share, "exp"):
-                    x = x.exp()
-                x = x.sin()
-            return x.sum()
-
-        return layers
-
-    _, free = run(program(1.0))
-    assert held_by(free, "exp") == 4 * 4096
-    _, plan = run(program(0.5))
-    assert held_by(plan, "exp") == 2 * 4096
-
-
-def test_torchs_own_word_for_a_region_is_heeded() -> None:
-    def deep(x: Tensor, w: Tensor) -> Tensor:
-        for _ in range(4):
-            x = (x @ w).exp().sin()
-        return x.sum()
-
-    def program(share: float) -> Program:
-        def layers(x: Tensor, w: Tensor) -> Tensor:
-            if not torch.compiler.is_compiling():  # torch refuses it in eager
-                return deep(x, w)
-            with torch.autograd.graph.region_activation_memory_budget(share):
-                return deep(x, w)
-
-        return layers
-
-    _, free = run(program(1.0))
-    _, half = run(program(0.5))
-    assert half.saved_bytes <= free.saved_bytes // 2
-    _, least = run(program(0.0))
-    assert least.saved_bytes < half.saved_bytes
-
-
-def test_two_regions_of_one_graph_have_budgets_of_their_own() -> None:
-    def program(x: Tensor, w: Tensor) -> Tensor:
-        with fxremat.region("4 KiB"):
-            a = (x @ w).exp().sin().exp().cos()
-        with fxremat.region("min", "none"):
-            b = (a @ w).sigmoid().tanh().sigmoid().cos()
-        return b.sum()
-
-    _, free = run(layers)
-    _, plan = run(program)
-    first = held_by(plan, "exp") + held_by(plan, "sin") + held_by(plan, "mm")
-    second = held_by(plan, "sigmoid") + held_by(plan, "tanh")
-    assert first <= 4096
-    assert second == 0
-    assert free.recomputed == ()
-
-
-def test_a_region_goes_by_the_path_of_its_module() -> None:
-    net = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(4)))
-
-    def program(x: Tensor, w: Tensor) -> Tensor:
-        y: Tensor = net(x @ w)
-        return y.sum()
-
-    _, free = run(program)
-    _, plan = run(program, regions={"1": 0.5, "2*": "min"})
-    assert saved(plan) < saved(free)
-    assert {"addmm_2", "gelu_2"}.isdisjoint(saved(plan))
-    assert saved(plan) >= {"addmm_3"}
-
-
-def test_a_region_that_cannot_keep_its_budget_is_refused() -> None:
-    def program(x: Tensor, w: Tensor) -> Tensor:
-        with fxremat.region("1 KiB", "top"):
-            values, at = (x @ w).topk(8, 1)
-        return (values.exp() * x.gather(1, at)).sum()
-
-    error = failure(program)
-    assert isinstance(error, BudgetError)
-    assert "region 'top'" in str(error)
-    assert error.asked == 1024
-    assert error.least is not None
-    assert error.least > 1024
-
-
 def test_dropout_in_a_pinned_region_keeps_its_mask() -> None:
     def program(x: Tensor, w: Tensor) -> Tensor:
         h = fxremat.recompute(functional.dropout((x @ w).exp(), 0.5))
@@ -310,32 +162,9 @@ def test_two_marks_of_one_value_are_refused() -> None:
     assert error.path
 
 
-def test_two_budgets_of_one_region_are_refused() -> None:
-    def program(x: Tensor, w: Tensor) -> Tensor:
-        with fxremat.region(0.9, "part"):
-            h = (x @ w).exp()
-        with fxremat.region("min", "part"):
-            return h.sin().sum()
-
-    error = failure(program)
-    assert isinstance(error, BudgetError)
-    assert "'part' share one budget" in str(error)
-
-
 def test_what_is_no_tensor_cannot_be_marked() -> None:
     with pytest.raises(OptionError, match=r"fxremat.save\(3\): not a tensor"):
         fxremat.save(3)  # type: ignore[arg-type]
-
-
-def test_a_region_without_a_limit_and_one_that_makes_no_sense() -> None:
-    def program(x: Tensor, w: Tensor) -> Tensor:
-        with fxremat.region(None, "a\nb"):
-            return (x @ w).exp().sin().sum()
-
-    _, plan = run(program)
-    assert plan.recomputed == ()
-    with pytest.raises(BudgetError, match=r"-0\.5"):
-        fxremat.region(-0.5)
 
 
 def test_marks_within_a_branch_are_warned_of() -> None:
