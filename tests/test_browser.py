@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fxremat
-from fxremat.base.budget import format_bytes
+from fxremat.base.units import format_bytes
 from fxremat.inspect.explain import Explainer
 from fxremat.inspect.step import Choice
 from fxremat.plans.frontier import Frontier

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fxremat.base.budget import Budget, Limit, format_bytes, resolve
+from fxremat.base.budget import Budget, Limit, resolve
 from fxremat.base.errors import BudgetError
+from fxremat.base.units import format_bytes
 
 
 @pytest.mark.parametrize(

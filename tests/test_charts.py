@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fxremat.base.budget import format_bytes
 from fxremat.base.errors import OptionError
+from fxremat.base.units import format_bytes
 from fxremat.inspect.drawings import charts, graphs
 from fxremat.inspect.drawings.dot import to_dot
 from fxremat.inspect.drawings.flows import flow_network

@@ -15,8 +15,9 @@ from typing import Any, Unpack
 from torch import nn
 
 from fxremat.api.offline import plan
-from fxremat.base.budget import Budget, BudgetLike, format_bytes
+from fxremat.base.budget import Budget, BudgetLike
 from fxremat.base.errors import BudgetError, OptionError
+from fxremat.base.units import format_bytes
 from fxremat.costs.devices import DeviceProfile
 from fxremat.costs.model_states import Optimizer
 from fxremat.options import PlanOptions

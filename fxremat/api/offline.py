@@ -14,8 +14,9 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
-from fxremat.base.budget import Budget, BudgetLike, format_bytes, resolve
+from fxremat.base.budget import Budget, BudgetLike, resolve
 from fxremat.base.errors import BudgetError, OptionError
+from fxremat.base.units import format_bytes
 from fxremat.costs import devices, workspace
 from fxremat.costs.model_states import Optimizer, resident
 from fxremat.frontend.analyze import Prepared, estimated_workspaces, external_workspaces, prepare

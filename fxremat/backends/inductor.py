@@ -23,8 +23,9 @@ from torch import fx
 
 from fxremat.backends import plan_cache
 from fxremat.backends.plan_cache import Record, key_of
-from fxremat.base.budget import format_bytes, resolve
+from fxremat.base.budget import resolve
 from fxremat.base.errors import BudgetError
+from fxremat.base.units import format_bytes
 from fxremat.constraints.user import marks_in
 from fxremat.costs import workspace
 from fxremat.costs.tensor_meta import signature

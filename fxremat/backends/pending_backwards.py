@@ -21,8 +21,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from fxremat.base.budget import Budget, format_bytes, resolve
+from fxremat.base.budget import Budget, resolve
 from fxremat.base.errors import BudgetError
+from fxremat.base.units import format_bytes
 from fxremat.planning.assign import Call, Share, assign, most_saved
 from fxremat.plans.plan import Plan
 from passes.torch_internals import (

@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from fxremat.base.errors import BudgetError
 from fxremat.base.units import format_bytes
 
-__all__ = ["Budget", "BudgetLike", "Limit", "format_bytes", "resolve"]
+__all__ = ["Budget", "BudgetLike", "Limit", "resolve"]
 
 _DECIMAL = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BINARY = {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}

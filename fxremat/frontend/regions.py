@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from fxremat.base.budget import Budget, format_bytes, resolve
+from fxremat.base.budget import Budget, resolve
 from fxremat.base.errors import BudgetError
+from fxremat.base.units import format_bytes
 from fxremat.constraints.user import REGION, matches, module_paths
 from fxremat.problem.types import Phase, Problem
 from fxremat.solver.mincut.holding import hold_at_most, saved_bytes

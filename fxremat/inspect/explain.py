@@ -10,9 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fxremat.base.budget import format_bytes
 from fxremat.base.errors import InfeasibleError, OptionError
-from fxremat.base.units import count, format_seconds
+from fxremat.base.units import count, format_bytes, format_seconds
 from fxremat.inspect.step import Choice, Decision, PlannedStep
 from fxremat.planning.planner import Planner
 from fxremat.plans.plan import Plan

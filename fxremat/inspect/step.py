@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from fxremat.base.budget import format_bytes
-from fxremat.base.units import count, format_seconds
+from fxremat.base.units import count, format_bytes, format_seconds
 from fxremat.plans.plan import Plan
 from fxremat.problem.context import Context
 from fxremat.problem.liveness import Occupancy, occupancy

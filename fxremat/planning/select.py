@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
-from fxremat.base.budget import format_bytes, resolve
+from fxremat.base.budget import resolve
 from fxremat.base.errors import BudgetError
+from fxremat.base.units import format_bytes
 from fxremat.frontend.analyze import Prepared
 from fxremat.options import Options
 from fxremat.planning.assign import ALONE, Room

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from fxremat.base.budget import format_bytes
+from fxremat.base.units import format_bytes
 from fxremat.plans.parts import SavedValue
 from fxremat.plans.plan import Plan
 

@@ -12,11 +12,10 @@ from functools import cached_property
 from os import PathLike
 from typing import Any
 
-from fxremat.base.budget import format_bytes
 from fxremat.base.codec import Upgrade, decode, encode
 from fxremat.base.errors import OptionError
 from fxremat.base.files import read_text, write_text
-from fxremat.base.units import table
+from fxremat.base.units import format_bytes, table
 from fxremat.plans.notebook import lines_as_table
 from fxremat.plans.notebook import table as html_table
 from fxremat.plans.parts import Decision, Parts, Prediction, upgraded_context, upgraded_parts

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fxremat.base.budget import format_bytes
-from fxremat.base.units import count
+from fxremat.base.units import count, format_bytes
 
 if TYPE_CHECKING:
     from fxremat.plans.plan import Plan

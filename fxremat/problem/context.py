@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from fxremat.base.budget import format_bytes
+from fxremat.base.units import format_bytes
 from fxremat.problem.types import Problem
 
 __all__ = ["Context", "Origin", "Resident"]

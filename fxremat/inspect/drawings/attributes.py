@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxremat.base.budget import format_bytes
-from fxremat.base.units import count, format_seconds
+from fxremat.base.units import count, format_bytes, format_seconds
 from fxremat.inspect.step import PlannedStep
 from fxremat.problem.types import Kind, Op, Phase
 

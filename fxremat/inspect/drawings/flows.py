@@ -7,8 +7,7 @@ from typing import Any
 
 import networkx as nx
 
-from fxremat.base.budget import format_bytes
-from fxremat.base.units import format_seconds
+from fxremat.base.units import format_bytes, format_seconds
 from fxremat.inspect.drawings.attributes import op_kind, op_node, value_node
 from fxremat.inspect.explain import Explainer
 from fxremat.plans.plan import Plan

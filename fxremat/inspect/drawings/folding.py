@@ -8,8 +8,7 @@ from typing import Any
 
 import networkx as nx
 
-from fxremat.base.budget import format_bytes
-from fxremat.base.units import count, format_seconds
+from fxremat.base.units import count, format_bytes, format_seconds
 from fxremat.inspect.drawings.graphs import HALVES
 
 __all__ = ["folded", "prefixes"]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import altair as alt
 
-from fxremat.base.budget import format_bytes
+from fxremat.base.units import format_bytes
 from fxremat.inspect.drawings.charts import PICKED, finished, rows_of, unit_of
 from fxremat.inspect.drawings.levels import bands, baseline_levels, stretches
 from fxremat.inspect.drawings.style import INK, MUTED

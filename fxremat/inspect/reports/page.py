@@ -9,8 +9,7 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
-from fxremat.base.budget import format_bytes
-from fxremat.base.units import format_seconds
+from fxremat.base.units import format_bytes, format_seconds
 from fxremat.inspect.drawings.folding import folded, prefixes
 from fxremat.inspect.drawings.frontier import frontier_chart
 from fxremat.inspect.drawings.graphs import joint_graph
