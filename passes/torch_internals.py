@@ -234,7 +234,7 @@ def _whole_ops() -> Iterator[None]:
 
 
 # Dropout's parts give the same bits with a smaller mask. Batch norm as a whole writes to its
-# running statistics, which its schema hides: run again, a graph would update them again. Recurrences
+# running statistics, which its schema hides: run again, it would update them again. Recurrences
 # run as one kernel of a library; its workspace is opaque, so none could be made up for a trial.
 APART = frozenset(
     ("dropout", "cudnn_batch_norm", "native_batch_norm", "gru", "lstm", "rnn_relu", "rnn_tanh")
